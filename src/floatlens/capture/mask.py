@@ -1,0 +1,125 @@
+"""Which keys each query may see, answered a block of queries at a time.
+
+transformers asks the registered mask function for a mask once per pass; this one answers with a small description instead
+of a (query, key) tensor. It never holds more than one block of rows, so a mask costs nothing at any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["HIDDEN", "BlockMask", "as_block_mask", "describe_mask"]
+
+HIDDEN = -30000.0
+"""Logit of a key that a query cannot see: its weight is exactly 0, and, being finite, 0 times it is 0 too."""
+
+
+@dataclass(frozen=True)
+class BlockMask:
+    """Visibility of `kv_length` keys from `q_length` queries that begin at absolute position `q_offset`.
+
+    `causal` and `full` are the two patterns with a fast path; `rule` is transformers' own (batch, head, query, key)
+    predicate for every other one (sliding windows, packed sequences); `padding` is (batch, key), True for real tokens.
+    """
+
+    q_length: int
+    kv_length: int
+    q_offset: int = 0
+    kv_offset: int = 0
+    causal: bool = False
+    rule: Callable[..., Any] | None = None
+    padding: Tensor | None = None
+    explicit: Tensor | None = None
+    """A ready-made (batch, 1 or head, query, key) mask: bool, or additive float."""
+
+    def key_stop(self, stop: int) -> int:
+        """One past the last key that queries before `stop` can see: a causal block needs no more keys than that."""
+        return min(self.kv_length, self.q_offset + stop - self.kv_offset) if self.causal else self.kv_length
+
+    def hide(self, logits: Tensor, start: int, stop: int, batch: slice, heads: slice) -> None:
+        """Set the logits of invisible keys to `HIDDEN`, in place. logits: (batch, head, stop − start, key_stop)."""
+        if self.explicit is not None:
+            self._hide_explicit(logits, start, stop, batch, heads)
+            return
+        device = logits.device
+        if self.causal:
+            first = max(0, self.q_offset + start - self.kv_offset)
+            future = self._keys(first, logits.shape[-1], device) > self._queries(start, stop, device)[:, None]
+            logits[..., first:].masked_fill_(future, HIDDEN)
+        elif self.rule is not None:
+            visible = self._by_rule(start, stop, logits.shape[-1], batch, device)
+            logits.masked_fill_(~visible, HIDDEN)
+        if self.padding is not None:
+            real = self.padding[batch, None, None, : logits.shape[-1]]
+            logits.masked_fill_(~real, HIDDEN)
+
+    def visible(self, start: int, stop: int, batch: int, device: torch.device) -> Tensor:
+        """(batch, 1 or head, stop − start, key), True where query sees key. One block of rows at a time, as `hide`."""
+        heads = 1 if self.explicit is None else self.explicit.shape[1]
+        logits = torch.zeros(batch, heads, stop - start, self.kv_length, device=device)
+        seen = logits[..., : self.key_stop(stop)]
+        self.hide(seen, start, stop, slice(0, batch), slice(0, heads))
+        logits[..., self.key_stop(stop) :] = HIDDEN
+        return logits > HIDDEN / 2
+
+    def _hide_explicit(self, logits: Tensor, start: int, stop: int, batch: slice, heads: slice) -> None:
+        given = self.explicit
+        assert given is not None
+        rows = given[batch if given.shape[0] > 1 else slice(None)]
+        rows = rows[:, heads if given.shape[1] > 1 else slice(None), start:stop, : logits.shape[-1]]
+        if rows.dtype == torch.bool:
+            logits.masked_fill_(~rows, HIDDEN)
+        else:
+            logits.add_(rows.float()).clamp_(min=HIDDEN)
+
+    def _by_rule(self, start: int, stop: int, keys: int, batch: slice, device: torch.device) -> Tensor:
+        assert self.rule is not None
+        b = torch.arange(batch.start, batch.stop, device=device)[:, None, None, None]
+        h = torch.zeros(1, 1, 1, 1, dtype=torch.long, device=device)
+        q = self._queries(start, stop, device)[None, None, :, None]
+        visible: Tensor = self.rule(b, h, q, self._keys(0, keys, device)[None, None, None, :])
+        return visible
+
+    def _queries(self, start: int, stop: int, device: torch.device) -> Tensor:
+        return torch.arange(start, stop, device=device) + self.q_offset
+
+    def _keys(self, start: int, stop: int, device: torch.device) -> Tensor:
+        return torch.arange(start, stop, device=device) + self.kv_offset
+
+
+def describe_mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int = 0,
+    kv_offset: int = 0,
+    mask_function: Callable[..., Any] | None = None,
+    attention_mask: Tensor | None = None,
+    **_: Any,
+) -> BlockMask:
+    """The mask function registered with transformers: describes the mask, builds nothing."""
+    from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
+
+    padding = None
+    if attention_mask is not None:
+        padding = attention_mask[:, kv_offset : kv_offset + kv_length].to(torch.bool)
+        padding = None if bool(padding.all()) else padding
+    causal = mask_function is causal_mask_function
+    plain = causal or mask_function is bidirectional_mask_function
+    return BlockMask(
+        q_length, kv_length, int(q_offset), kv_offset, causal, None if plain else mask_function, padding
+    )
+
+
+def as_block_mask(mask: object, q_length: int, kv_length: int, is_causal: bool) -> BlockMask:
+    """What an attention module was handed, as a `BlockMask`: ours, a 4D tensor of the caller's, or nothing."""
+    if isinstance(mask, BlockMask):
+        return mask
+    if isinstance(mask, Tensor):
+        return BlockMask(q_length, kv_length, explicit=mask)
+    return BlockMask(q_length, kv_length, q_offset=kv_length - q_length, causal=is_causal and q_length > 1)

@@ -1,0 +1,294 @@
+"""`trace`: build the prompt, decode under capture, and put what was seen into one `Trace`.
+
+This is where the rooms meet: prompts, decoding, capture and traces know nothing of each other's insides. It analyses
+nothing and writes no file.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from floatlens import prompts
+from floatlens.capture import Edit, Layout, Probe, Recorder, Select, capture
+from floatlens.capture.probes.snapshot import Snapshot
+from floatlens.decoding import Canvas, Step, decode_steps, plan
+from floatlens.errors import FloatlensError
+from floatlens.traces import SCHEMA, SCHEMA_VERSION, Trace
+from floatlens.traces.schema import ALWAYS, BY_PROBE
+from floatlens.traces.store import with_labels
+
+if TYPE_CHECKING:
+    from floatlens.models import LanguageModel
+    from floatlens.prompts import DocumentLike, Prompt
+
+__all__ = ["DEFAULT_PROBES", "trace"]
+
+DEFAULT_PROBES = ("received", "entropy", "flow", "answer_rows", "qk", "extremes")
+
+
+def trace(
+    model: LanguageModel,
+    *,
+    question: str | None = None,
+    documents: Iterable[DocumentLike] = (),
+    gold: int | None = None,
+    answers: str | Iterable[str] = (),
+    prompt: str | Prompt | None = None,
+    prompt_ids: Sequence[int] | Any = None,
+    probes: Sequence[str | Probe] | None = None,
+    select: Select | None = None,
+    heads: Literal["all", "mean"] = "all",
+    edits: Sequence[Edit] = (),
+    template: str | Path = "default",
+    chat: bool | None = None,
+    sampler: str | None = None,
+    **settings: Any,
+) -> Trace:
+    """Decode one prompt and record its attention.
+
+    Give a `question` (with `documents`, the 0-based index `gold` of the one that holds the answer, and the accepted
+    `answers` to mark the evidence), or a `prompt` as text, or `prompt_ids`. `probes` are names or instances (default:
+    all cheap ones), `select` limits layers, heads and steps, `heads="mean"` drops the head dimension. What is left goes
+    to the sampler (`gen_length=32, steps=32, seed=0` …; see `floatlens.decode`).
+
+    Example: `trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.received`
+    """
+    if heads not in ("all", "mean"):
+        raise FloatlensError(f'heads="{heads}"; give "all" or "mean"')
+    canvas_settings = dict(sampler=sampler, **settings)
+    built = _prompt(model, question, documents, gold, answers, prompt, prompt_ids, template, chat, canvas_settings)
+    canvas = plan(model, built.ids, **canvas_settings)
+    with capture(
+        model,
+        DEFAULT_PROBES if probes is None else probes,
+        edits=edits,
+        layout=_layout(built, canvas),
+        select=select,
+        steps=canvas.max_steps,
+        length=canvas.length,
+        mean_heads=heads == "mean",
+    ) as recorder:
+        steps = []
+        for step in decode_steps(model, built.ids, **canvas_settings):
+            recorder.commit(step)
+            steps.append(step)
+    return Trace(_dataset(model, built, canvas, steps, recorder, heads))
+
+
+# -- the prompt ---------------------------------------------------------------------------------------------------
+
+
+def _prompt(
+    model: LanguageModel,
+    question: str | None,
+    documents: Iterable[DocumentLike],
+    gold: int | None,
+    answers: str | Iterable[str],
+    prompt: str | Prompt | None,
+    prompt_ids: Any,
+    template: str | Path,
+    chat: bool | None,
+    settings: dict[str, Any],
+) -> Prompt:
+    given = [n for n, v in (("question", question), ("prompt", prompt), ("prompt_ids", prompt_ids)) if v is not None]
+    if len(given) != 1:
+        raise FloatlensError(f"give one of question, prompt or prompt_ids; got {' and '.join(given) or 'none of them'}")
+    documents = list(documents)
+    if question is None and (documents or gold is not None):
+        raise FloatlensError(f"documents and gold go with a question, not with {given[0]}")
+    if prompt_ids is not None:
+        array = np.asarray(prompt_ids)
+        return prompts.from_ids(array[0] if array.ndim == 2 and len(array) == 1 else array, model.bos_id)
+    if isinstance(prompt, prompts.Prompt):
+        return prompt
+    if model.tokenizer is None:
+        raise FloatlensError(f"{model.ref} has no tokenizer, so text cannot be used; give prompt_ids")
+    if prompt is not None:
+        return prompts.from_text(model.tokenizer, prompt)
+    assert question is not None
+    return prompts.build(
+        model.tokenizer,
+        question=question,
+        documents=documents,
+        gold=gold,
+        answers=answers,
+        template=template,
+        chat=chat,
+        max_tokens=_room(model, settings),
+    )
+
+
+def _room(model: LanguageModel, settings: dict[str, Any]) -> int | None:
+    """How many tokens a prompt may take: the context less what is to be written."""
+    if model.max_length is None:
+        return None
+    return model.max_length - plan(model, [0], **settings).settings.gen_length
+
+
+def _layout(prompt: Prompt, canvas: Canvas) -> Layout:
+    """Regions of the whole canvas: those of the prompt, then the answer."""
+    region_of = np.full((1, canvas.length), prompt.regions.index("answer"), dtype=np.int64)
+    region_of[0, : len(prompt.ids)] = prompt.region_of
+    evidence = np.zeros((1, canvas.length), dtype=bool)
+    evidence[0, : len(prompt.ids)] = prompt.evidence
+    return Layout(tuple(prompt.regions), region_of, evidence if evidence.any() else None)
+
+
+# -- the dataset --------------------------------------------------------------------------------------------------
+
+
+def _dataset(
+    model: LanguageModel, prompt: Prompt, canvas: Canvas, steps: list[Step], recorder: Recorder, heads: str
+) -> xr.Dataset:
+    final = canvas.ids[0].numpy().astype(np.int32)
+    for step in steps:
+        final[step.position.numpy()] = step.token.numpy()
+    length = int(steps[-1].position.max()) + 1 if model.kind == "arm" else canvas.length
+    final = final[:length]
+    arrays: dict[str, tuple[tuple[str, ...], Any]] = {}
+    for name, store in recorder.variables.items():
+        if len(store):
+            dims = _dims(name, heads)
+            stacked = store.stack()[:, 0]
+            arrays[name] = (dims, stacked[..., :length] if dims[-1] in ("key", "query") else stacked)
+    coords: dict[str, Any] = {"step": np.array(recorder.steps or range(len(steps))), "layer": np.array(recorder.layers)}
+    if heads == "all" or any(name in BY_PROBE["answer_rows"] for name in recorder.specs):
+        coords["head"] = np.array(recorder.heads)
+    for probe in recorder.probes:
+        if isinstance(probe, Snapshot) and probe.taken:
+            _add_pictures(probe, length, arrays, coords)
+    _add_tokens(recorder, arrays)
+    _add_always(prompt, canvas, steps, coords["step"], final, arrays)
+    data = xr.Dataset({n: (d, np.asarray(a, dtype=SCHEMA[n].dtype)) for n, (d, a) in arrays.items()}, coords)
+    data = data.assign_coords(key=np.arange(length))
+    data.attrs = _provenance(model, prompt, canvas, steps, recorder, heads, final)
+    for name in data.data_vars:
+        data[name].attrs["meaning"] = SCHEMA[str(name)].meaning
+    return with_labels(data)
+
+
+def _dims(name: str, heads: str) -> tuple[str, ...]:
+    dims = SCHEMA[name].dims
+    return tuple(d for d in dims if d not in ("head", "kv_head")) if heads == "mean" else dims
+
+
+def _add_pictures(probe: Snapshot, length: int, arrays: dict[str, Any], coords: dict[str, Any]) -> None:
+    """Matrices of chosen steps and layers, in one array padded with NaN to the final length."""
+    steps = sorted({step for step, _ in probe.taken})
+    layers = sorted({layer for _, layer in probe.taken})
+    size = (len(steps), len(layers), len(probe.chosen_heads), length, length)
+    stacked = np.full(size, np.nan, dtype=np.float32)
+    for (step, layer), rows in probe.taken.items():
+        q, k = min(rows.shape[2], length), min(rows.shape[3], length)
+        stacked[steps.index(step), layers.index(layer), :, :q, :k] = rows[0, :, :q, :k]
+    arrays[probe.picture] = (SCHEMA[probe.picture].dims, stacked)
+    for what, values in (("step", steps), ("layer", layers), ("head", probe.chosen_heads)):
+        coords[f"{probe.picture}_{what}"] = np.array(values)
+
+
+def _add_tokens(recorder: Recorder, arrays: dict[str, Any]) -> None:
+    """One entry per committed token, in order of commitment."""
+    tokens = recorder.committed
+    for name in ("position", "id", "step", "row", "confidence"):
+        values = [getattr(token, "token" if name == "id" else name) for token in tokens]
+        arrays[f"token_{name}"] = (("token",), np.array(values))
+    for name in BY_PROBE["answer_rows"]:
+        if name not in recorder.specs:
+            continue
+        blank = np.full((len(recorder.layers), len(recorder.heads)), -1 if SCHEMA[name].dtype == "int32" else np.nan)
+        arrays[name] = (SCHEMA[name].dims, np.stack([token.looked.get(name, blank) for token in tokens]))
+
+
+def _add_always(
+    prompt: Prompt, canvas: Canvas, steps: list[Step], kept: Any, final: Any, arrays: dict[str, Any]
+) -> None:
+    length = len(final)
+    sequence = np.full((len(kept), length), -1, dtype=np.int32)
+    for i, number in enumerate(kept):
+        before = steps[int(number)].sequence[0].numpy()[:length]
+        sequence[i, : len(before)] = before
+    layout = _layout(prompt, canvas)
+    arrays["sequence"] = (ALWAYS["sequence"].dims, sequence)
+    arrays["final"] = (("key",), final)
+    arrays["region_of"] = (("key",), layout.region_of[0, :length])
+    evidence = np.zeros(length, dtype=bool) if layout.evidence is None else layout.evidence[0, :length]
+    arrays["evidence"] = (("key",), evidence)
+
+
+def _provenance(
+    model: LanguageModel,
+    prompt: Prompt,
+    canvas: Canvas,
+    steps: list[Step],
+    recorder: Recorder,
+    heads: str,
+    final: Any,
+) -> dict[str, Any]:
+    """Everything needed to say where a trace comes from; JSON only."""
+    written = final[len(prompt.ids) :].tolist()
+    ended = next((i for i, token in enumerate(written) if token in canvas.end_ids), len(written))
+    tokenizer = model.tokenizer
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": {
+            "ref": model.ref,
+            "revision": model.revision,
+            "family": model.family,
+            "kind": model.kind,
+            "class": type(model.module).__name__,
+            "shift": model.shift,
+            "mask_id": model.mask_id,
+            "bos_id": model.bos_id,
+            "eos_ids": list(model.eos_ids),
+            "layers": model.num_layers,
+            "heads": model.num_heads,
+            "kv_heads": model.num_kv_heads,
+            "dtype": str(model.dtype).removeprefix("torch."),
+        },
+        "decoding": {
+            "sampler": canvas.sampler,
+            "settings": canvas.settings.model_dump(mode="json"),
+            "forward_passes": sum(step.passes for step in steps),
+            "prompt_length": len(prompt.ids),
+            "answer_ids": written[:ended],
+            "answer": None if tokenizer is None else tokenizer.decode(written[:ended], skip_special_tokens=True).strip(),
+        },
+        "prompt": {
+            "question": prompt.question,
+            "titles": [document.title for document in prompt.documents],
+            "gold": prompt.gold,
+            "evidence_kind": prompt.evidence_kind,
+            "template": prompt.template,
+            "chat": prompt.chat,
+            "dropped_documents": 0 if prompt.dropped is None else prompt.dropped.documents,
+        },
+        "probes": [probe.name for probe in recorder.probes],
+        "heads": heads,
+        "causal": model.kind == "arm",
+        "regions": list(prompt.regions),
+        "token_text": [] if tokenizer is None else _pieces(tokenizer, final.tolist()),
+        "versions": versions(),
+    }
+
+
+def _pieces(tokenizer: Any, ids: list[int]) -> list[str]:
+    """Each token as text. Decoded one by one, so that a piece of a character shows as U+FFFD instead of vanishing."""
+    return [str(tokenizer.decode([i])) for i in ids]
+
+
+def versions() -> dict[str, str]:
+    """Of everything that can change a number."""
+    found = {"python": platform.python_version()}
+    for name in ("floatlens", "torch", "transformers", "numpy", "tokenizers"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found

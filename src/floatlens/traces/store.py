@@ -1,0 +1,81 @@
+"""One trace, one file: an xarray Dataset in a zipped Zarr v3 store, written beside its place and renamed into it.
+
+A reader meets either a whole trace or none. No pickle: numbers are Zarr arrays, words are JSON attributes.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+import zarr
+from zarr.storage import LocalStore, ZipStore
+
+from floatlens.errors import FloatlensError
+from floatlens.traces.schema import validate
+
+__all__ = ["SUFFIX", "read", "write"]
+
+SUFFIX = ".zarr.zip"
+
+
+def write(data: xr.Dataset, path: str | Path) -> Path:
+    """Save a trace; the suffix `.zarr.zip` is added where it is missing. Returns the path written."""
+    target = Path(path)
+    if not target.name.endswith(SUFFIX):
+        target = target.with_name(target.name + SUFFIX)
+    validate(data, str(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".floatlens-", dir=target.parent) as folder:
+        plain = data.drop_vars([c for c in data.coords if data[c].dtype.kind not in "biuf"])
+        encoding = {str(name): {"chunks": _chunks(plain[name])} for name in plain.data_vars if plain[name].size}
+        plain.to_zarr(LocalStore(Path(folder) / "trace"), mode="w", consolidated=False, zarr_format=3, encoding=encoding)
+        packed = Path(folder) / "packed"
+        _zip(Path(folder) / "trace", packed)
+        os.replace(packed, target)
+    return target
+
+
+def read(path: str | Path) -> xr.Dataset:
+    """Open a trace; arrays are read when they are used. Refuses what is not one, saying why."""
+    source = Path(path)
+    if not source.is_file():
+        raise FloatlensError(f"{source}: no such trace file")
+    if not zipfile.is_zipfile(source):
+        raise FloatlensError(f"{source}: not a trace (traces are {SUFFIX} files), or cut short; make it again")
+    try:
+        data = xr.open_zarr(ZipStore(source, mode="r"), consolidated=False, chunks=None, mask_and_scale=False)
+    except (KeyError, ValueError, OSError, zarr.errors.BaseZarrError) as problem:
+        raise FloatlensError(f"{source}: not readable as a trace: {problem}") from problem
+    validate(data, str(source))
+    return with_labels(data)
+
+
+def with_labels(data: xr.Dataset) -> xr.Dataset:
+    """Add the coordinates that are words (regions, token texts) from the attributes that hold them."""
+    regions = np.array(data.attrs["regions"], dtype=str)
+    text = np.array(data.attrs["token_text"], dtype=object)
+    labels: dict[str, Any] = {"region": ("region", regions)}
+    if "from_region" in data.dims:
+        labels["from_region"] = ("from_region", regions)
+    if len(text):
+        labels["token_text"] = ("key", text)
+    return data.assign_coords({name: value for name, value in labels.items() if set(value[:1]) <= set(data.dims)})
+
+
+def _chunks(array: xr.DataArray) -> tuple[int, ...]:
+    """One chunk per step (or token batch), so that looking at one step reads no other."""
+    first = 1 if array.dims[0] == "step" and array.nbytes > 1 << 20 else max(1, array.shape[0])
+    return (first, *(max(1, n) for n in array.shape[1:]))
+
+
+def _zip(folder: Path, target: Path) -> None:
+    """Pack without compressing again: chunks are compressed already."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+        for file in sorted(p for p in folder.rglob("*") if p.is_file()):
+            archive.write(file, file.relative_to(folder).as_posix())

@@ -1,0 +1,93 @@
+"""`Trace`: what was recorded while a model answered one prompt, as one labelled dataset with its provenance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from floatlens.errors import FloatlensError
+from floatlens.traces import store
+from floatlens.traces.schema import SCHEMA, probe_of, validate
+
+__all__ = ["Trace", "open_trace"]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A recorded run. `data` is an xarray Dataset (see `floatlens.traces.schema`); its attributes hold the provenance.
+
+    Example: `trace.data.received.sel(layer=0).mean("head")  # step × key`
+    """
+
+    data: xr.Dataset
+
+    def __post_init__(self) -> None:
+        validate(self.data, "trace")
+
+    # -- words ----------------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """ref, family, kind, revision, sizes and special tokens of the model."""
+        return dict(self.data.attrs["model"])
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        return tuple(self.data.attrs["regions"])
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The finished sequence as text pieces; empty where the model came without a tokenizer."""
+        return tuple(self.data.attrs["token_text"])
+
+    @property
+    def answer(self) -> str | None:
+        """What the model wrote, or None without a tokenizer."""
+        answer: str | None = self.data.attrs["decoding"]["answer"]
+        return answer
+
+    @property
+    def masked(self) -> NDArray[np.bool_]:
+        """(step, key): which positions were still masked before each pass."""
+        mask_id = self.model["mask_id"]
+        sequence: NDArray[np.int32] = self.data["sequence"].values
+        return np.zeros(sequence.shape, dtype=bool) if mask_id is None else sequence == mask_id
+
+    # -- use ------------------------------------------------------------------------------------------------------
+
+    def require(self, *names: str) -> None:
+        """Check that the trace holds these variables; the error says which probe to switch on."""
+        for name in names:
+            if name not in self.data.variables:
+                if name not in SCHEMA:
+                    raise FloatlensError(f'"{name}" is not a variable of traces; see floatlens.traces.schema')
+                raise FloatlensError(
+                    f'this trace of {self.model["ref"]} holds no "{name}"; trace again with the probe "{probe_of(name)}" on'
+                )
+
+    def save(self, path: str | Path) -> Path:
+        """Write the trace to one `.zarr.zip` file (written whole, then renamed into place)."""
+        return store.write(self.data, path)
+
+    def __repr__(self) -> str:
+        sizes = self.data.sizes
+        held = sorted({probe_of(str(n)) for n in self.data.data_vars if str(n) in SCHEMA and _from_probe(str(n))})
+        what = " ".join(f"{sizes[dim]} {dim}s" for dim in ("step", "layer", "head", "key") if dim in sizes)
+        answer = "" if self.answer is None else f", answer {self.answer!r}"
+        return f"Trace({self.model['ref']}: {what}; {', '.join(held) or 'no probes'}{answer})"
+
+
+def _from_probe(name: str) -> bool:
+    from floatlens.traces.schema import ALWAYS
+
+    return name not in ALWAYS
+
+
+def open_trace(path: str | Path) -> Trace:
+    """Open a saved trace; arrays are read from the file when they are used."""
+    return Trace(store.read(path))
