@@ -169,8 +169,8 @@ def _dataset(
     data = xr.Dataset({n: (d, np.asarray(a, dtype=SCHEMA[n].dtype)) for n, (d, a) in arrays.items()}, coords)
     data = data.assign_coords(key=np.arange(length))
     data.attrs = _provenance(model, prompt, canvas, steps, recorder, heads, final)
-    for name in data.data_vars:
-        data[name].attrs["meaning"] = SCHEMA[str(name)].meaning
+    for variable in data.data_vars:
+        data[variable].attrs["meaning"] = SCHEMA[str(variable)].meaning
     return with_labels(data)
 
 
@@ -258,7 +258,7 @@ def _provenance(
             "forward_passes": sum(step.passes for step in steps),
             "prompt_length": len(prompt.ids),
             "answer_ids": written[:ended],
-            "answer": None if tokenizer is None else tokenizer.decode(written[:ended], skip_special_tokens=True).strip(),
+            "answer": None if tokenizer is None else _text(tokenizer, written[:ended]),
         },
         "prompt": {
             "question": prompt.question,
@@ -276,6 +276,10 @@ def _provenance(
         "token_text": [] if tokenizer is None else _pieces(tokenizer, final.tolist()),
         "versions": versions(),
     }
+
+
+def _text(tokenizer: Any, ids: list[int]) -> str:
+    return str(tokenizer.decode(ids, skip_special_tokens=True)).strip()
 
 
 def _pieces(tokenizer: Any, ids: list[int]) -> list[str]:

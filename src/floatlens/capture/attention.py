@@ -19,6 +19,7 @@ __all__ = ["Block", "Workspace", "attend"]
 
 LOG2E = math.log2(math.e)
 
+
 @dataclass(frozen=True)
 class Block:
     """Some queries of some heads with all their visible keys. Tensors: (batch, head, query, key) and shorter.
@@ -91,10 +92,10 @@ def attend(
     edit_logits: Edit | None = None,
     edit_weights: Edit | None = None,
 ) -> Tensor:
-    """Attention output (batch, query, head, dim) of query (batch, head, query, dim), key and value (batch, kv head, key, dim).
+    """Attention output (batch, query, head, dim), in float32 whatever the model's dtype, then cast back.
 
-    Computed in float32 whatever the model's dtype. Edits get (batch, head and query slices, natural-log logits or
-    normalised weights) and return what is to be used instead.
+    query is (batch, head, query, dim); key and value are (batch, kv head, key, dim). Edits get the batch, head and query
+    slices of a block and its logits, or its normalised weights, and return what is to be used instead.
     """
     batch, heads, queries, dim = query.shape
     groups = heads // key.shape[1]
@@ -123,7 +124,7 @@ def attend(
 
 
 def _units(batch: int, kv_heads: int, units: int) -> Iterator[tuple[slice, slice]]:
-    """Cut (batch × kv head) into blocks of at most `units`: whole samples when they fit, heads of one sample otherwise."""
+    """Cut (batch × kv head) into blocks of at most `units`: whole samples if they fit, else heads of one sample."""
     if units >= kv_heads:
         step = units // kv_heads
         for b in range(0, batch, step):
@@ -135,7 +136,7 @@ def _units(batch: int, kv_heads: int, units: int) -> Iterator[tuple[slice, slice
 
 
 def _logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None, workspace: Workspace) -> Tensor:
-    """Logits (batch, head, query, key) of query (batch, kv head, group, query, dim) and key (batch × kv head, key, dim)."""
+    """(batch, head, query, key) from query (batch, kv head, group, query, dim) and key (batch × kv head, key, dim)."""
     batch, kv_heads, groups, rows, dim = query.shape
     seen = key.shape[1]
     logits = workspace.buffer("logits", (batch * kv_heads, groups * rows, seen), key.device)

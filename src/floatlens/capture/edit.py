@@ -1,7 +1,7 @@
 """Edits: changes to attention while the model runs, made in the same function that the probes watch.
 
-An edit sees one block at a time and returns what is to be used instead; probes then see the edited weights. Edits change
-attention only: never tokens, never the cache.
+An edit sees one block at a time and returns what is to be used instead; probes then see the edited weights. Edits
+change attention only: never tokens, never the cache.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Edit", "Site"]
 
 @dataclass(frozen=True)
 class Site:
-    """Where a block stands: its layer (with the pass, its step, masks and regions), and its sample, head and query slices."""
+    """Where a block stands: its layer (and its pass: step, masks, regions), its samples, heads and queries."""
 
     layer: Layer
     batch: slice
@@ -31,7 +31,7 @@ class Site:
 
 
 class Edit:
-    """Base of all edits. `select` limits an edit to layers, heads and steps; heads are filtered here, not by subclasses.
+    """Base of all edits. `select` limits an edit to layers, heads and steps; the session sees to it.
 
     `logits` gets natural-log logits after masking (−∞ may be written), `weights` gets normalised rows; both are
     (batch, head, query, key) and may be changed in place. Return None to leave a block as it is.

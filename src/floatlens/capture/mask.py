@@ -1,7 +1,7 @@
 """Which keys each query may see, answered a block of queries at a time.
 
-transformers asks the registered mask function for a mask once per pass; this one answers with a small description instead
-of a (query, key) tensor. It never holds more than one block of rows, so a mask costs nothing at any length.
+transformers asks the registered mask function for a mask once per pass; this one answers with a small description
+instead of a (query, key) tensor. It never holds more than one block of rows, so a mask costs nothing at any length.
 """
 
 from __future__ import annotations
@@ -111,9 +111,7 @@ def describe_mask(
         padding = None if bool(padding.all()) else padding
     causal = mask_function is causal_mask_function
     plain = causal or mask_function is bidirectional_mask_function
-    return BlockMask(
-        q_length, kv_length, int(q_offset), kv_offset, causal, None if plain else mask_function, padding
-    )
+    return BlockMask(q_length, kv_length, int(q_offset), kv_offset, causal, None if plain else mask_function, padding)
 
 
 def as_block_mask(mask: object, q_length: int, kv_length: int, is_causal: bool) -> BlockMask:

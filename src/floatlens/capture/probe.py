@@ -1,7 +1,7 @@
 """What a probe is: it looks at one layer of one pass and returns small statistics with named dimensions.
 
-A probe points to what it provides in the trace schema and says what it needs computed on the way. It never keeps a (query, key) matrix
-unless its name is `matrix`, and it never decides anything about models or decoding.
+A probe points to what it provides in the trace schema and says what it needs computed on the way. It never keeps a
+(query, key) matrix unless its name is `matrix`, and it never decides anything about models or decoding.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PassState:
 
     @property
     def queries(self) -> int:
-        return self.ids.shape[1]
+        return int(self.ids.shape[1])
 
     @cached_property
     def classes(self) -> NDArray[np.int64]:

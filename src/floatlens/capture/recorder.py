@@ -28,7 +28,7 @@ Array = NDArray[Any]
 
 
 class StepStore:
-    """Arrays of one variable and one shape, one per recorded pass; past `budget` bytes they live in a temporary file."""
+    """Arrays of one variable, one per recorded pass; past `budget` bytes they live in a temporary file."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
@@ -48,7 +48,7 @@ class StepStore:
             self._held.append(array)
             return
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="floatlens-")
+            self._file = tempfile.TemporaryFile(prefix="floatlens-")  # noqa: SIM115 (lives as long as the arrays)
         for item in (*self._held, array):
             self._file.write(np.ascontiguousarray(item).data)
         self._held.clear()
@@ -156,7 +156,7 @@ class Recorder:
         return self.select.has_step(step, self.max_steps)
 
     def wants(self, layer: Layer) -> bool:
-        """A layer is watched if it was chosen, in chosen steps; with a cache in all steps, since later ones build on it."""
+        """Chosen layers are watched in chosen steps; with a cache in every step, since later ones build on it."""
         cached = self.model.kind == "arm"
         return layer.index in self.layers and (cached or self._files(layer.state.step)) and bool(self.probes)
 

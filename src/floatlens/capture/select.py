@@ -1,4 +1,4 @@
-"""Which layers, heads and steps a capture keeps. A selection is checked once, against the model, before the first pass."""
+"""Which layers, heads and steps a capture keeps; checked against the model before the first pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Indices = Collection[int] | slice | int | None
 
 @dataclass(frozen=True)
 class Select:
-    """`Select(layers=[0, 15], heads=slice(0, 8), steps=range(0, 32, 4))`; None keeps everything, negatives count back."""
+    """`Select(layers=[0, 15], heads=slice(0, 8), steps=range(0, 32, 4))`; None keeps all, negatives count back."""
 
     layers: Indices = None
     heads: Indices = None

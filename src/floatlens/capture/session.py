@@ -1,7 +1,7 @@
-"""`capture`: a context in which a model's attention runs through the streamed function and is shown to probes and edits.
+"""`capture`: a context in which a model's attention runs through the streamed function, past probes and edits.
 
-The session follows passes (as an observer of the model), layers (as they call the attention function) and commits (as the
-decoder reports them). It restores the model whatever happens, and it computes no statistic itself: probes do.
+The session follows passes (as an observer of the model), layers (as they call the attention function) and commits (as
+the decoder reports them). It restores the model whatever happens, and it computes no statistic itself: probes do.
 """
 
 from __future__ import annotations
@@ -32,8 +32,21 @@ IMPLEMENTATION = "floatlens_streamed"
 _SESSIONS: WeakKeyDictionary[nn.Module, Session] = WeakKeyDictionary()
 
 _HARMLESS = frozenset(
-    "position_ids use_cache is_causal sliding_window output_attentions output_hidden_states return_dict cache_position "
-    "position_embeddings past_key_values past_key_value logits_to_keep num_items_in_batch layer_idx".split()
+    {
+        "cache_position",
+        "is_causal",
+        "layer_idx",
+        "logits_to_keep",
+        "output_attentions",
+        "output_hidden_states",
+        "past_key_value",
+        "past_key_values",
+        "position_embeddings",
+        "position_ids",
+        "return_dict",
+        "sliding_window",
+        "use_cache",
+    }
 )
 """Arguments that models pass along and that change no weight (the mask already carries windows and causality)."""
 
@@ -172,7 +185,8 @@ def _streamed(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     session = _SESSIONS.get(module)
     if session is None:
-        raise FloatlensError(f"{type(module).__name__} runs the streamed attention outside of a capture; reload the model")
+        name = type(module).__name__
+        raise FloatlensError(f"{name} runs the streamed attention outside of a capture; reload the model")
     return session.attention(module, query, key, value, mask, scale, softcap=softcap), None
 
 
@@ -192,11 +206,13 @@ def capture(
     """Watch every observed pass of `model`; the recorder that is yielded holds what the probes found.
 
     `layout` names the regions of the sequence (default: everything is "query"), `steps` and `length` are upper bounds
-    of the run, needed by probes that check their size and for room to grow. Example: `with capture(model, ["received"]) as rec: model.forward(ids)`
+    of the run, needed by probes that check their size and for room to grow.
+
+    Example: `with capture(model, ["received"]) as rec: model.forward(ids)`
     """
     made = make_probes(probes)
     if model.module in _SESSIONS:
-        raise FloatlensError(f"{model.ref} is being captured already; end that capture first, or give it all the probes")
+        raise FloatlensError(f"{model.ref} is being captured already; end that capture first")
     for probe in made:
         probe.prepare(Shape(model.num_layers, model.num_heads, steps, length or model.max_length or 0))
     recorder = Recorder(model, made, layout, select or Select(), steps, length, mean_heads)
@@ -246,5 +262,6 @@ def _layers(module: nn.Module) -> list[nn.Module]:
         if match:
             found[match[1]] = named[match[1]]
     if not found:
-        raise FloatlensError(f"{type(module).__name__}: no layers found to read the residual stream from; leave out extremes")
+        name = type(module).__name__
+        raise FloatlensError(f"{name}: no layers found to read the residual stream from; leave out the probe extremes")
     return list(found.values())

@@ -1,4 +1,4 @@
-"""The schema of a trace: every array by name, its named dimensions, its type and what it means. Documentation and check at once.
+"""The schema of a trace: every array by name, its named dimensions, its type and what it means.
 
 Probes declare what they provide by pointing here, analyses what they require; whatever is written or read is validated
 against it. Nothing in this room imports torch.
@@ -58,7 +58,7 @@ def _pictures(prefix: str) -> tuple[str, ...]:
 
 BY_PROBE: dict[str, dict[str, Variable]] = {
     "received": _table(
-        Variable("received", _KEYS, "mean", "mean attention that a key receives, over all queries; sums to 1 over keys"),
+        Variable("received", _KEYS, "mean", "mean attention that a key receives over all queries; sums to 1"),
         Variable("received_masked", _KEYS, "mean", "the same over queries that are still masked; NaN without any"),
         Variable("received_committed", _KEYS, "mean", "the same over queries that hold a token"),
         Variable("received_answer", _KEYS, "mean", "the same over queries in the answer, masked or not"),
@@ -73,7 +73,7 @@ BY_PROBE: dict[str, dict[str, Variable]] = {
         Variable("question_flow", ("step", "layer", "head", "region"), "mean", "the same from the question, per head"),
     ),
     "answer_rows": _table(
-        Variable("answer_argmax", _TOKENS, "replace", "key with the largest weight in the row that decided it", "int32"),
+        Variable("answer_argmax", _TOKENS, "replace", "key with the largest weight in the deciding row", "int32"),
         Variable("answer_peak", _TOKENS, "replace", "that largest weight"),
         Variable("answer_evidence", _TOKENS, "replace", "mass of that row on the evidence; NaN without evidence"),
     ),
@@ -89,7 +89,7 @@ BY_PROBE: dict[str, dict[str, Variable]] = {
         Variable("residual_norm", ("step", "layer", "key"), "append", "|x| of the state that enters the layer"),
     ),
     "matrix": _table(
-        Variable("matrix", _pictures("matrix"), "append", "attention weights, where asked for; NaN above a causal diagonal"),
+        Variable("matrix", _pictures("matrix"), "append", "attention weights, where asked for"),
     ),
 }
 """What each probe provides. `merge` is about key/value caches; see `Variable`."""
@@ -137,8 +137,9 @@ def validate(data: xr.Dataset, where: str) -> None:
         _check(data, variable, where)
     if len(data.attrs["regions"]) <= int(data["region_of"].max(initial=-1)):
         raise FloatlensError(f"{where}: region_of points past the {len(data.attrs['regions'])} region names")
-    if len(data.attrs["token_text"]) not in (0, data.sizes["key"]):
-        raise FloatlensError(f"{where}: token_text has {len(data.attrs['token_text'])} entries for {data.sizes['key']} keys")
+    texts = len(data.attrs["token_text"])
+    if texts not in (0, data.sizes["key"]):
+        raise FloatlensError(f"{where}: token_text has {texts} entries for {data.sizes['key']} keys")
 
 
 def _need(where: str, what: str, names: Iterable[str], found: Iterable[object]) -> None:

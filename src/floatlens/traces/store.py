@@ -34,7 +34,8 @@ def write(data: xr.Dataset, path: str | Path) -> Path:
     with tempfile.TemporaryDirectory(prefix=".floatlens-", dir=target.parent) as folder:
         plain = data.drop_vars([c for c in data.coords if data[c].dtype.kind not in "biuf"])
         encoding = {str(name): {"chunks": _chunks(plain[name])} for name in plain.data_vars if plain[name].size}
-        plain.to_zarr(LocalStore(Path(folder) / "trace"), mode="w", consolidated=False, zarr_format=3, encoding=encoding)
+        store = LocalStore(Path(folder) / "trace")
+        plain.to_zarr(store, mode="w", consolidated=False, zarr_format=3, encoding=encoding)
         packed = Path(folder) / "packed"
         _zip(Path(folder) / "trace", packed)
         os.replace(packed, target)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from floatlens.errors import FloatlensError
 from floatlens.traces import store
-from floatlens.traces.schema import SCHEMA, probe_of, validate
+from floatlens.traces.schema import ALWAYS, SCHEMA, probe_of, validate
 
 __all__ = ["Trace", "open_trace"]
 
@@ -66,9 +66,8 @@ class Trace:
             if name not in self.data.variables:
                 if name not in SCHEMA:
                     raise FloatlensError(f'"{name}" is not a variable of traces; see floatlens.traces.schema')
-                raise FloatlensError(
-                    f'this trace of {self.model["ref"]} holds no "{name}"; trace again with the probe "{probe_of(name)}" on'
-                )
+                ref, probe = self.model["ref"], probe_of(name)
+                raise FloatlensError(f'this trace of {ref} holds no "{name}"; trace again with the probe "{probe}" on')
 
     def save(self, path: str | Path) -> Path:
         """Write the trace to one `.zarr.zip` file (written whole, then renamed into place)."""
@@ -76,16 +75,10 @@ class Trace:
 
     def __repr__(self) -> str:
         sizes = self.data.sizes
-        held = sorted({probe_of(str(n)) for n in self.data.data_vars if str(n) in SCHEMA and _from_probe(str(n))})
+        held = sorted({probe_of(str(name)) for name in self.data.data_vars if name not in ALWAYS})
         what = " ".join(f"{sizes[dim]} {dim}s" for dim in ("step", "layer", "head", "key") if dim in sizes)
         answer = "" if self.answer is None else f", answer {self.answer!r}"
         return f"Trace({self.model['ref']}: {what}; {', '.join(held) or 'no probes'}{answer})"
-
-
-def _from_probe(name: str) -> bool:
-    from floatlens.traces.schema import ALWAYS
-
-    return name not in ALWAYS
 
 
 def open_trace(path: str | Path) -> Trace:

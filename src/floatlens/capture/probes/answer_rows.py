@@ -20,7 +20,7 @@ __all__ = ["AnswerRows"]
 
 @register
 class AnswerRows(Probe):
-    """Per committed token, layer and head: the key with the largest weight, that weight, and the mass on the evidence."""
+    """Per committed token, layer and head: the key with the largest weight, that weight, the mass on the evidence."""
 
     name = "answer_rows"
     needs: ClassVar[frozenset[Need]] = frozenset()

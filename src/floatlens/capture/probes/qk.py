@@ -7,6 +7,7 @@ Full q·k heatmaps are kept only for the layers, heads and steps that were asked
 from __future__ import annotations
 
 from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ __all__ = ["QK"]
 
 @register
 class QK(Snapshot):
-    """Raw products after rotary, before the 1/√d scale. Means run over all real queries, or over those that see the key.
+    """Raw products after rotary, before the 1/√d scale; means over the queries that see the key.
 
     `QK(heatmaps=Select(layers=0, heads=[0, 3], steps=[0, -1]))` also keeps the full q·k of those as `qk_matrix`.
     """
@@ -58,7 +59,7 @@ class QK(Snapshot):
 
 
 def _by_head(means: Tensor, key: Tensor) -> Tensor:
-    """(batch, head, pick, dim) · (batch, kv head, key, dim) → (batch, head, pick, key), heads grouped h → h // (H / H_kv)."""
+    """(batch, head, pick, dim) · (batch, kv head, key, dim) → (batch, head, pick, key), each head with its kv head."""
     batch, heads, picks, dim = means.shape
     grouped = means.reshape(batch * key.shape[1], -1, dim)
     return (grouped @ key.flatten(0, 1).transpose(1, 2)).view(batch, heads, picks, -1)
@@ -68,7 +69,7 @@ def _plain_sums(query: Tensor, query_norm: Tensor, real: Tensor, key: Tensor) ->
     """Σ over all real queries of q·k, q̂·k and |q|, and how many they are."""
     unit = real / query_norm.clamp(min=torch.finfo(torch.float32).tiny)
     picks = torch.stack([real.expand_as(unit), unit], dim=2)
-    summed = (picks.flatten(0, 1) @ query.flatten(0, 1)).unflatten(0, query.shape[:2])
+    summed = (picks.flatten(0, 1) @ query.flatten(0, 1)).view(*query.shape[:2], 2, -1)
     products = _by_head(summed, key)
     norm = (query_norm * real).sum(-1, keepdim=True).expand(-1, -1, key.shape[2])
     weight = real.sum(-1, keepdim=True).expand(-1, -1, key.shape[2])

@@ -13,6 +13,7 @@ __all__ = ["GROUPS", "Received", "group_classes"]
 
 GROUPS = ("all", "masked", "committed", "answer")
 
+
 def group_classes(state: PassState, group: str) -> list[int]:
     """The query classes (see `PassState.classes`) that make up a group."""
     every = range(2 * len(state.layout.regions))

@@ -45,10 +45,10 @@ class Snapshot(Probe):
         self.chosen_steps = frozenset(steps)
         size = 4 * len(steps) * len(self.chosen_layers) * len(self.chosen_heads) * shape.length**2
         if size > self.max_bytes:
+            count = f"{len(steps)} steps × {len(self.chosen_layers)} layers × {len(self.chosen_heads)} heads"
             raise FloatlensError(
-                f'probe "{self.name}": the chosen matrices would take {size / 2**20:.0f} MiB '
-                f"({len(steps)} steps × {len(self.chosen_layers)} layers × {len(self.chosen_heads)} heads × {shape.length}² × 4 bytes), "
-                f"more than {self.max_bytes / 2**20:.0f} MiB; choose fewer with Select(layers=…, heads=…, steps=…) or raise max_bytes"
+                f'probe "{self.name}": {count} × {shape.length}² positions would take {size / 2**20:.0f} MiB and '
+                f"max_bytes allows {self.max_bytes / 2**20:.0f}; choose fewer with Select(layers=…, heads=…, steps=…)"
             )
 
     def keep(self, layer: Layer, rows: Tensor) -> None:
