@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from floatlens.models import LanguageModel
     from floatlens.prompts import DocumentLike, Prompt
 
-__all__ = ["DEFAULT_PROBES", "trace"]
+__all__ = ["DEFAULT_PROBES", "layout_of", "trace"]
 
 DEFAULT_PROBES = ("received", "entropy", "flow", "answer_rows", "qk", "extremes")
 
@@ -130,6 +130,15 @@ def _room(model: LanguageModel, settings: dict[str, Any]) -> int | None:
     if model.max_length is None:
         return None
     return model.max_length - plan(model, [0], **settings).settings.gen_length
+
+
+def layout_of(spans: Sequence[tuple[str, int]], canvas: Canvas) -> Layout:
+    """A layout from (region, number of tokens) in order; what is left of the canvas is the answer."""
+    names = [*dict.fromkeys(name for name, _ in spans), "answer"]
+    region_of = np.full((1, canvas.length), len(names) - 1, dtype=np.int64)
+    given = np.repeat([names.index(name) for name, _ in spans], [count for _, count in spans])
+    region_of[0, : len(given)] = given
+    return Layout(tuple(names), region_of)
 
 
 def _layout(prompt: Prompt, canvas: Canvas) -> Layout:

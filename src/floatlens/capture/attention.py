@@ -55,7 +55,7 @@ class Block:
 class Workspace:
     """Two buffers that every block of every layer reuses, and the block shape that fits them."""
 
-    def __init__(self, block_bytes: int = 4 << 20, rows: int = 128) -> None:
+    def __init__(self, block_bytes: int = 8 << 20, rows: int = 256) -> None:
         self.block_bytes = block_bytes
         self.rows = rows
         self._buffers: dict[tuple[str, torch.device], Tensor] = {}
@@ -94,14 +94,14 @@ def attend(
 ) -> Tensor:
     """Attention output (batch, query, head, dim), in float32 whatever the model's dtype, then cast back.
 
-    query is (batch, head, query, dim); key and value are (batch, kv head, key, dim). Edits get the batch, head and query
-    slices of a block and its logits, or its normalised weights, and return what is to be used instead.
+    query is (batch, head, query, dim); key and value are (batch, kv head, key, dim). Edits get the batch, head and
+    query slices of a block and its logits, or its normalised weights, and return what is to be used instead.
     """
     batch, heads, queries, dim = query.shape
     groups = heads // key.shape[1]
     grouped = query.float().reshape(batch, -1, groups, queries, dim)
     keys, values = key.float().contiguous(), value.float().contiguous()
-    out = torch.empty(batch, queries, heads, values.shape[-1], device=query.device)
+    out = torch.empty(batch, heads, queries, values.shape[-1], device=query.device)
     rows, units = workspace.shape(queries, keys.shape[2], groups)
     for b, h in _units(batch, keys.shape[1], units):
         k, v = keys[b, h].flatten(0, 1), values[b, h].flatten(0, 1)
@@ -117,10 +117,10 @@ def attend(
             if edit_weights is not None:
                 exp, inverse, entropy = _edited(edit_weights, b, span, slice(start, stop), exp, inverse, with_entropy)
             mixed = torch.bmm(exp.view(k.shape[0], -1, seen), v[:, :seen]).view(*exp.shape[:3], -1)
-            torch.mul(mixed.transpose(1, 2), inverse.transpose(1, 2).unsqueeze(-1), out=out[b, start:stop, span])
+            torch.mul(mixed, inverse.unsqueeze(-1), out=out[b, span, start:stop])
             if visit is not None:
                 visit(Block(b, span, slice(start, stop), exp, inverse, entropy))
-    return out.to(query.dtype)
+    return out.transpose(1, 2).to(query.dtype)
 
 
 def _units(batch: int, kv_heads: int, units: int) -> Iterator[tuple[slice, slice]]:

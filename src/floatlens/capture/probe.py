@@ -7,7 +7,7 @@ A probe points to what it provides in the trace schema and says what it needs co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -46,6 +46,43 @@ class Layout:
         return self.regions.index(region) if region in self.regions else None
 
 
+class QueryClasses:
+    """The query classes that a pass holds: class 2r is region r with a token in place, 2r + 1 the same masked.
+
+    `of` is (batch, query), -1 for padding; `present` lists the classes that occur, and everything else is in its order.
+    """
+
+    def __init__(self, of: NDArray[np.int64], regions: int) -> None:
+        found, first = np.unique(of, return_index=True)
+        order = np.argsort(first % of.shape[1])  # by place in the sequence, so that a block meets neighbours
+        self.present = np.array([c for c in found[order] if c >= 0], dtype=np.int64)
+        self.regions = regions
+        member = of[:, None, :] == self.present[None, :, None]
+        self.member = torch.from_numpy(member.astype(np.float32))
+        """(batch, class, query): 1 where a query is of a class."""
+        self.counts = self.member.sum(-1)
+        """(batch, class): how many queries there are of each."""
+        self._spans: dict[tuple[int, int], slice] = {}
+
+    def union(self, classes: Sequence[Sequence[int]]) -> Tensor:
+        """(union, class): 1 where a present class belongs to the union."""
+        return torch.from_numpy(np.stack([np.isin(self.present, list(c)) for c in classes]).astype(np.float32))
+
+    @cached_property
+    def by_region(self) -> Tensor:
+        """(region, class): 1 where a class lies in a region."""
+        return self.union([(2 * r, 2 * r + 1) for r in range(self.regions)])
+
+    def within(self, queries: slice) -> slice:
+        """The shortest run of present classes that holds all queries of a block."""
+        span = self._spans.get((queries.start, queries.stop))
+        if span is None:
+            some = np.flatnonzero(self.member[:, :, queries].sum((0, 2)).numpy())
+            span = slice(int(some[0]), int(some[-1]) + 1) if len(some) else slice(0, 0)
+            self._spans[queries.start, queries.stop] = span
+        return span
+
+
 @dataclass
 class PassState:
     """One forward pass under way: its step, its queries, and which of them are masked. Arrays are (batch, query)."""
@@ -60,15 +97,23 @@ class PassState:
     shift: bool
     real: NDArray[np.bool_]
     evidence: NDArray[np.bool_] | None
+    causal: bool = False
 
     @property
     def queries(self) -> int:
         return int(self.ids.shape[1])
 
     @cached_property
-    def classes(self) -> NDArray[np.int64]:
-        """(batch, query): region × 2 + masked, or -1 for padding. All query groups are unions of these classes."""
-        return np.where(self.real & (self.region_of >= 0), self.region_of * 2 + self.masked, -1)
+    def classes(self) -> QueryClasses:
+        """Queries by region and by whether they are masked; every query group is a union of such classes."""
+        of = np.where(self.real & (self.region_of >= 0), self.region_of * 2 + self.masked, -1)
+        return QueryClasses(of, len(self.layout.regions))
+
+    @cached_property
+    def key_member(self) -> NDArray[np.float32]:
+        """(batch, key, region): 1 where a key belongs to a region."""
+        regions = np.arange(len(self.layout.regions))
+        return np.asarray(self.key_region[..., None] == regions, dtype=np.float32)
 
     def candidates(self) -> NDArray[np.int64]:
         """Rows whose logits can decide a token in this pass, as indices into its queries."""
@@ -95,36 +140,29 @@ class Layer:
     mask: BlockMask
     scaling: float
     state: PassState
-    columns: dict[int, Tensor] = field(default_factory=dict)
+    columns: Tensor | None = None
+    """(batch, head, class, key): attention received from each query class, summed over its queries."""
     entropy: Tensor | None = None
     residual: Tensor | None = None
 
     def add_columns(self, block: Block) -> None:
         """Add the block's column sums to those of every query class that has a query in it."""
-        classes = self.state.classes[block.batch, block.queries]
-        present = [int(c) for c in np.unique(classes) if c >= 0]
-        if not present:
-            return
-        picks = np.stack([classes == c for c in present], axis=1).astype(np.float32)
-        sums = block.column_sums(torch.from_numpy(picks).to(block.exp.device))
-        for i, c in enumerate(present):
-            if c not in self.columns:
-                batch, heads = self.query.shape[:2]
-                self.columns[c] = torch.zeros(batch, heads, self.key.shape[2], device=block.exp.device)
-            self.columns[c][block.batch, block.heads, : block.keys] += sums[:, :, i]
+        classes = self.state.classes
+        if self.columns is None:
+            batch, heads = self.query.shape[:2]
+            size = (batch, heads, len(classes.present), self.key.shape[2])
+            self.columns = torch.zeros(size, device=block.exp.device)
+        span = classes.within(block.queries)
+        if span.start < span.stop:
+            picks = classes.member[block.batch, span, block.queries].to(block.exp.device)
+            self.columns[block.batch, block.heads, span, : block.keys] += block.column_sums(picks)
 
-    def total(self, classes: Sequence[int]) -> Tensor:
-        """Σ of attention received from the queries of these classes: (batch, head, key)."""
-        found = [self.columns[c] for c in classes if c in self.columns]
-        batch, heads = self.query.shape[:2]
-        if not found:
-            return torch.zeros(batch, heads, self.key.shape[2], device=self.query.device)
-        return found[0].clone() if len(found) == 1 else torch.stack(found).sum(0)
-
-    def count(self, classes: Sequence[int]) -> Tensor:
-        """How many queries of these classes each sample has: (batch,)."""
-        counts = np.isin(self.state.classes, list(classes)).sum(1)
-        return torch.from_numpy(counts.astype(np.float32)).to(self.query.device)
+    def sums(self, unions: Tensor) -> tuple[Tensor, Tensor]:
+        """What unions of classes (union, class) give: Σ (batch, union, head, key), number of queries (batch, union)."""
+        assert self.columns is not None
+        here = unions.to(self.columns.device)
+        total = torch.einsum("uc,bhck->buhk", here, self.columns)
+        return total, self.state.classes.counts.to(here.device) @ here.T
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,7 @@ class Recorder:
             shift=model.shift,
             real=real[:, span],
             evidence=evidence,
+            causal=model.kind == "arm",
         )
         self._current = {}
         return self._state

@@ -34,11 +34,13 @@ _SESSIONS: WeakKeyDictionary[nn.Module, Session] = WeakKeyDictionary()
 _HARMLESS = frozenset(
     {
         "cache_position",
+        "deterministic",
         "is_causal",
         "layer_idx",
         "logits_to_keep",
         "output_attentions",
         "output_hidden_states",
+        "output_router_logits",
         "past_key_value",
         "past_key_values",
         "position_embeddings",
@@ -241,6 +243,9 @@ def _installed(model: LanguageModel, session: Session) -> Iterator[None]:
                 layer.register_forward_pre_hook(session.note_residual, with_kwargs=True) for layer in _layers(module)
             ]
         module.set_attn_implementation(IMPLEMENTATION)
+        if module.config._attn_implementation != IMPLEMENTATION:  # transformers only logs a warning when it cannot
+            name = type(module).__name__
+            raise FloatlensError(f"{model.ref}: {name} computes its attention by itself; this model cannot be traced")
         model.observers.append(session)
         yield
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,22 +21,17 @@ class Flow(Probe):
     needs: ClassVar[frozenset[Need]] = frozenset({"columns"})
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
-        state = layer.state
-        member = np.stack([state.key_region == r for r in range(len(state.layout.regions))], axis=-1)
-        keys = torch.from_numpy(member.astype(np.float32)).to(layer.query.device)
-        batch, heads = layer.query.shape[:2]
-        total = torch.zeros(batch, len(state.layout.regions), keys.shape[-1], device=keys.device)
-        weight = torch.zeros(batch, len(state.layout.regions), 1, device=keys.device)
+        state, columns = layer.state, layer.columns
+        assert columns is not None
+        keys = torch.from_numpy(state.key_member).to(columns.device)
+        by_region = state.classes.by_region.to(columns.device)
+        mass = columns @ keys.unsqueeze(1)  # (batch, head, class, region)
+        counts = state.classes.counts.to(columns.device) @ by_region.T
+        total = by_region @ mass.mean(1)
         question = state.layout.index("query")
-        asked = torch.zeros(batch, heads, keys.shape[-1], device=keys.device)
-        asked_weight = torch.zeros(batch, 1, 1, device=keys.device)
-        for r in range(len(state.layout.regions)):
-            classes = [2 * r, 2 * r + 1]
-            if not any(c in layer.columns for c in classes):
-                continue
-            mass = layer.total(classes) @ keys
-            total[:, r] = mass.mean(1)
-            weight[:, r] = layer.count(classes)[:, None]
-            if r == question:
-                asked, asked_weight = mass, layer.count(classes)[:, None, None]
-        return {"flow": Mean(total, weight), "question_flow": Mean(asked, asked_weight)}
+        asked = torch.zeros_like(by_region[0]) if question is None else by_region[question]
+        asked_count = state.classes.counts.to(columns.device) @ asked
+        return {
+            "flow": Mean(total, counts.unsqueeze(-1)),
+            "question_flow": Mean(torch.einsum("c,bhcr->bhr", asked, mass), asked_count[:, None, None]),
+        }

@@ -48,6 +48,9 @@ class QK(Snapshot):
         else:
             sums = _causal_sums if layer.mask.causal and layer.state.queries > 1 else _plain_sums
             dot, cos, norm, weight = sums(query, query_norm, real, key)
+        if layer.mask.padding is not None:  # no query sees a padded key, so that it has no mean: 0 / 0
+            kept = layer.mask.padding[:, None].float()
+            dot, cos, norm, weight = dot * kept, cos * kept, norm * kept, weight * kept
         floor = key_norm.clamp(min=torch.finfo(torch.float32).tiny)
         per_head = query.shape[1] // key.shape[1]
         return {

@@ -11,11 +11,16 @@ from floatlens.capture.probe import Layer, Mean, Need, PassState, Probe, registe
 
 __all__ = ["GROUPS", "Received", "group_classes"]
 
-GROUPS = ("all", "masked", "committed", "answer")
+GROUPS = {
+    "received": "all",
+    "received_masked": "masked",
+    "received_committed": "committed",
+    "received_answer": "answer",
+}
 
 
 def group_classes(state: PassState, group: str) -> list[int]:
-    """The query classes (see `PassState.classes`) that make up a group."""
+    """The query classes (see `QueryClasses`) that make up a group."""
     every = range(2 * len(state.layout.regions))
     if group == "all":
         return list(every)
@@ -33,9 +38,7 @@ class Received(Probe):
     needs: ClassVar[frozenset[Need]] = frozenset({"columns"})
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
-        out: dict[str, Tensor | Mean] = {}
-        for group in GROUPS:
-            classes = group_classes(layer.state, group)
-            name = "received" if group == "all" else f"received_{group}"
-            out[name] = Mean(layer.total(classes), layer.count(classes)[:, None, None])
-        return out
+        state = layer.state
+        unions = state.classes.union([group_classes(state, group) for group in GROUPS.values()])
+        total, count = layer.sums(unions)
+        return {name: Mean(total[:, i], count[:, i, None, None]) for i, name in enumerate(GROUPS)}

@@ -57,8 +57,8 @@ class Snapshot(Probe):
         if layer.state.offset and earlier is not None:
             grown = torch.nn.functional.pad(earlier, (0, rows.shape[-1] - earlier.shape[-1]), value=float("nan"))
             rows = torch.cat([grown, rows], dim=2)
-        if layer.mask.causal:
-            q = torch.arange(rows.shape[2], device=rows.device)[:, None]
+        if layer.state.causal:
+            q = torch.arange(rows.shape[3] - rows.shape[2], rows.shape[3], device=rows.device)[:, None]
             rows = rows.masked_fill(torch.arange(rows.shape[3], device=rows.device) > q, float("nan"))
         self._rows[layer.index] = rows
         if layer.state.step in self.chosen_steps:

@@ -1,0 +1,55 @@
+# floatlens: every target works from a fresh clone; `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+# One thread per test worker: two torch pools on two cores slow each other down.
+TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+
+.PHONY: help setup lint types unit test test-slow format bench gguf clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The stamp is newer than both files exactly when what they ask for is installed.
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing floatlens and what it needs into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install -qq --no-compile -c constraints.txt -e '.[dev,gguf]'
+	@touch $(STAMP)
+
+setup: $(STAMP)  ## make .venv and install the package with the tested versions
+
+lint: $(STAMP)  ## ruff: rules and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(STAMP)  ## mypy, strict, for the package
+	$(BIN)/mypy
+
+unit: $(STAMP)  ## the tests alone, without the slow ones
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test: lint types unit  ## everything that has to be green: lint, types, unit
+
+test-slow: $(STAMP)  ## the tests marked slow
+	$(TEST_ENV) $(BIN)/python -m pytest -m slow
+
+format: $(STAMP)  ## let ruff fix and format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(STAMP)  ## time and memory of capture (minutes)
+	$(BIN)/floatlens bench
+
+gguf: $(STAMP)  ## fetch the small GGUF model for the tests marked gguf
+	$(BIN)/python tests/fetch_gguf.py
+
+clean:  ## remove caches and builds (.venv stays)
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

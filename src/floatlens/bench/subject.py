@@ -1,0 +1,119 @@
+"""The model that is timed, and the four ways of decoding it that are compared. Random weights: only shapes matter here.
+
+`plain` and `eager` are written the way the published samplers work (all logits, a softmax over all of them, at every
+step), so that the comparison is with what people run today and not with a straw man or with our own decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from floatlens.capture import capture
+from floatlens.decoding import decode_steps, plan
+from floatlens.models.base import LanguageModel
+from floatlens.tracer import layout_of
+
+__all__ = ["PROBES", "VARIANTS", "make_model", "make_prompt"]
+
+GENERATED = 32
+PROBES = ("received", "entropy", "flow", "answer_rows", "qk")
+_WIDTH, _LAYERS, _HEADS, _VOCABULARY = 512, 8, 8, 4096
+_MASK = _VOCABULARY - 1
+
+
+def make_model(length: int) -> LanguageModel:
+    """8 layers, 8 heads, width 512, vocabulary 4096, an MLP of three times the width as in LLaDA-8B."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=_WIDTH,
+        intermediate_size=3 * _WIDTH,
+        num_hidden_layers=_LAYERS,
+        num_attention_heads=_HEADS,
+        num_key_value_heads=_HEADS,
+        vocab_size=_VOCABULARY,
+        max_position_embeddings=length,
+        tie_word_embeddings=False,
+        is_causal=False,
+    )
+    module = LlamaForCausalLM._from_config(config, attn_implementation="sdpa")
+    return LanguageModel(module, "llada", "mdm", "bench:llama", shift=False, mask_id=_MASK, max_length=length)
+
+
+def make_prompt(length: int) -> Tensor:
+    """(prompt,) ids that leave room for what is generated."""
+    generator = torch.Generator().manual_seed(length)
+    return torch.randint(0, _MASK, (length - GENERATED,), generator=generator)
+
+
+@torch.inference_mode()
+def plain(model: LanguageModel, prompt: Tensor, steps: int) -> None:
+    """sdpa; every position's logits at every step."""
+    _published(model, prompt, steps, lambda ids: model.module(ids, use_cache=False).logits)
+
+
+@torch.inference_mode()
+def eager(model: LanguageModel, prompt: Tensor, steps: int) -> None:
+    """Attention matrices of all layers, reduced to received attention per head after each pass."""
+    received = []
+
+    def look(ids: Tensor) -> Tensor:
+        out = model.module(ids, use_cache=False, output_attentions=True)
+        received.append(torch.stack([a.mean(2) for a in out.attentions]))
+        logits: Tensor = out.logits
+        return logits
+
+    model.module.set_attn_implementation("eager")
+    try:
+        _published(model, prompt, steps, look)
+    finally:
+        model.module.set_attn_implementation("sdpa")
+
+
+def lean(model: LanguageModel, prompt: Tensor, steps: int) -> None:
+    """floatlens's decoder without capture: what capture's memory is measured against."""
+    for _ in decode_steps(model, prompt, sampler="llada", gen_length=GENERATED, steps=steps):
+        pass
+
+
+def ours(model: LanguageModel, prompt: Tensor, steps: int) -> None:
+    """floatlens's decoder with received, entropy, flow, answer_rows and qk of every step, layer and head."""
+    settings = {"sampler": "llada", "gen_length": GENERATED, "steps": steps}
+    canvas = plan(model, prompt, **settings)
+    layout = layout_of(_regions(len(prompt)), canvas)
+    with capture(model, PROBES, layout=layout, steps=steps, length=canvas.length) as recorder:
+        for step in decode_steps(model, prompt, **settings):
+            recorder.commit(step)
+
+
+VARIANTS: dict[str, Callable[[LanguageModel, Tensor, int], None]] = {
+    "plain": plain,
+    "lean": lean,
+    "ours": ours,
+    "eager": eager,
+}
+
+
+def _published(model: LanguageModel, prompt: Tensor, steps: int, logits_of: Callable[[Tensor], Tensor]) -> None:
+    """Low-confidence remasking over one block, with logits and probabilities of the whole sequence."""
+    ids = torch.cat([prompt, torch.full((GENERATED,), _MASK)])[None]
+    for step in range(steps):
+        logits = logits_of(ids)
+        masked = ids == _MASK
+        best = logits.argmax(-1)
+        confidence = torch.softmax(logits, -1).gather(-1, best[..., None])[..., 0]
+        confidence = torch.where(masked, confidence, -torch.inf)
+        count = GENERATED // steps + (step < GENERATED % steps)
+        chosen = confidence[0].topk(count).indices
+        ids[0, chosen] = best[0, chosen]
+
+
+def _regions(prompt: int) -> list[tuple[str, int]]:
+    """A RAG-like prompt: a question and ten documents, so that region flow has regions to flow between."""
+    share = (prompt - 1) // 11
+    documents = [(f"doc{i}", share) for i in range(1, 11)]
+    return [("bos", 1), *documents, ("query", prompt - 1 - 10 * share)]

@@ -1,0 +1,157 @@
+"""What `floatlens trace` does, with its bar and its lines: one question into a file, or a file of questions into a run.
+
+Checks come in the order of their price: arguments, data, the model's configuration, what the folder holds, weights.
+Anything worth doing without a terminal lives in `floatlens.study`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from floatlens.config import TraceConfig, TraceRunConfig
+from floatlens.errors import FloatlensError
+from floatlens.terminal import Bar, clean, console, duration, progress, say
+
+if TYPE_CHECKING:
+    from floatlens.facts import Facts
+    from floatlens.models import LanguageModel
+    from floatlens.qa import Example
+    from floatlens.study import Record, RunFolder
+
+__all__ = ["trace_data", "trace_question"]
+
+_SUFFIX = ".zarr.zip"
+_WARNINGS_SHOWN = 3
+
+
+def trace_question(
+    config: TraceConfig, out: Path, question: str, documents: Sequence[str] = (), gold: int | None = None
+) -> None:
+    """One question into one trace file."""
+    if not out.name.endswith(_SUFFIX):
+        raise FloatlensError(f"--out {out}: with --question it is a file, such as {out.name or 'one'}{_SUFFIX}")
+    if out.exists():
+        raise FloatlensError(f"--out {out}: it is already there; remove it or give another name")
+    facts = _look(config)
+    from floatlens.study.tracing import Watch, resolve, trace_one
+
+    config = resolve(config, facts)
+    model = _load(config)
+    with progress("tracing", 1) as bar, Watch(model, config, bar.part):
+        found = trace_one(model, config, question, documents, gold=gold)
+    from floatlens.views import answer_view
+
+    found.save(out)
+    screen = console()
+    screen.print(answer_view(found))
+    screen.print(clean(f"\nsaved as {out}; look at it with: {shlex.join(['floatlens', 'show', str(out)])}"))
+
+
+def trace_data(config: TraceRunConfig, out: Path, command: Sequence[str] = ()) -> int:
+    """A file of questions into a run folder; returns the exit code. `command` is what the user can repeat."""
+    from floatlens.qa import read_examples
+
+    data = config.data
+    examples = list(read_examples(data.path, limit=data.limit, skip_bad=data.skip_bad))
+    if out.name.endswith(_SUFFIX):
+        raise FloatlensError(f"--out {out}: with --data it is a folder; give a name without {_SUFFIX}")
+    facts = _look(config)
+    from floatlens.study import RunFolder
+    from floatlens.study.tracing import FREE, item_name, manifest_of, resolve
+
+    config = resolve(config, facts)
+    with RunFolder.open(out) as run:
+        manifest = manifest_of(config, facts, examples, before=run.manifest)
+        run.check(manifest, free=(*FREE, "loaded"))
+        done = sum(run.done(item_name(index, example.id)) for index, example in enumerate(examples))
+        before = f", {done} of them done before" if done else ""
+        say(f"{len(examples)} questions from {data.path}{before}")
+        session = _Session(out, len(examples), done)
+        if done == len(examples):
+            return session.summary()
+        try:
+            model = _load(config)
+            loaded = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
+            run.settle(manifest | {"loaded": loaded}, free=FREE)
+            _trace_all(model, config, examples, run, session)
+        except KeyboardInterrupt:
+            again = shlex.join(command) if command else "run the same command again"
+            say(f"stopped with {session.done} of {len(examples)} done; to continue: {again}")
+            return 130
+    return session.summary()
+
+
+def _trace_all(
+    model: LanguageModel, config: TraceRunConfig, examples: Sequence[Example], run: RunFolder, session: _Session
+) -> None:
+    from floatlens.study.tracing import Watch, trace_items
+
+    with progress("tracing", len(examples), session.done) as bar, Watch(model, config, bar.part) as watch:
+        for record in trace_items(model, config, examples, run):
+            session.take(record, bar)
+            watch.restart()
+
+
+class _Session:
+    """Counts what became of the items, and says what a user should know at once."""
+
+    def __init__(self, out: Path, total: int, done: int) -> None:
+        self.out, self.total, self.done = out, total, done
+        self._before, self._failed, self._warned = done, 0, 0
+
+    def take(self, record: Record, bar: Bar) -> None:
+        """One more record: the bar moves, failures and the first warnings are said."""
+        where = f"question {record.index} ({record.id})"
+        if record.warnings:
+            self._warned += 1
+            self._warn(where, record.warnings)
+        if record.status == "failed":
+            self._failed += 1
+            say(f"{where} failed: {record.error}")
+        else:
+            self.done += 1
+        bar.item(f"{record.question} → {record.answer or record.status}")
+
+    def _warn(self, where: str, messages: Sequence[str]) -> None:
+        if self._warned <= _WARNINGS_SHOWN:
+            for message in messages:
+                say(f"warning: {where}: {message}")
+        elif self._warned == _WARNINGS_SHOWN + 1:
+            say(f"warning: more warnings like these stand in {self.out / 'records.jsonl'}")
+
+    def summary(self) -> int:
+        """The last line, on stdout; and the exit code."""
+        parts = [f"{self.done} of {self.total} questions traced in {self.out}"]
+        if self._before:
+            parts.append(f"{self._before} of them before")
+        if self._warned:
+            parts.append(f"{self._warned} with warnings")
+        if self._failed:
+            parts.append(f"{self._failed} failed, see {self.out / 'records.jsonl'}")
+        sys.stdout.write(clean("; ".join(parts)) + "\n")
+        return 1 if self._failed else 0
+
+
+def _look(config: TraceConfig) -> Facts:
+    from floatlens.facts import look
+
+    model = config.model
+    return look(model.ref, family=model.family, revision=model.revision)
+
+
+def _load(config: TraceConfig) -> LanguageModel:
+    from floatlens.models import load
+
+    say(f"loading {config.model.ref}")
+    began = time.monotonic()
+    options: dict[str, Any] = config.model.model_dump(exclude={"ref"})
+    model = load(config.model.ref, **options)
+    size = f"{model.num_layers} layers, {model.num_heads} heads"
+    kind = str(model.dtype).removeprefix("torch.")
+    say(f"{model.family}, {size}, {kind} on {model.device}; loaded in {duration(time.monotonic() - began)}")
+    return model

@@ -1,0 +1,97 @@
+"""Autoregressive decoding: one token per pass and sample, greedy or sampled, with a KV cache, until EOS.
+
+The first pass runs over the prompt; with the cache, later ones hold the newest token only. No beams, no penalties: the
+point is the plainest possible counterpart to the diffusion samplers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from floatlens.decoding.board import check_finite
+from floatlens.decoding.canvas import Canvas
+from floatlens.decoding.draws import categorical, nucleus, uniform
+from floatlens.decoding.registry import Sampler, register
+from floatlens.decoding.settings import Settings
+from floatlens.decoding.step import Step
+
+if TYPE_CHECKING:
+    from floatlens.models.base import LanguageModel
+
+__all__ = ["ArSettings", "run"]
+
+
+class ArSettings(Settings):
+    """Settings of the sampler `ar`."""
+
+    gen_length: int = Field(32, ge=1, description="how many tokens to write at most")
+    temperature: float = Field(0.0, ge=0, description="0 takes the most likely token, above 0 samples")
+    top_p: float | None = Field(
+        None, gt=0, le=1, description="sample from the most likely tokens of this total probability"
+    )
+    use_cache: bool = Field(True, description="keep keys and values between passes; off gives the same tokens, slower")
+
+    def max_steps(self, masks: int) -> int:
+        return self.gen_length
+
+
+def run(
+    model: LanguageModel, canvas: Canvas, settings: ArSettings, random: Sequence[torch.Generator]
+) -> Iterator[Step]:
+    """Yield a step after every pass. A sample that wrote EOS is padded, unseen, until the others are done."""
+    width = canvas.length - settings.gen_length
+    ids, real = canvas.ids[:, :width], canvas.attention_mask[:, :width]
+    alive = torch.ones(len(ids), dtype=torch.bool)
+    ends = torch.tensor(canvas.end_ids, dtype=torch.long)
+    cache = model.new_cache() if settings.use_cache else None
+    for index in range(settings.gen_length):
+        offset = 0 if cache is None else int(cache.get_seq_length())
+        row = canvas.rows[:, width + index]
+        wanted = torch.zeros(ids.shape, dtype=torch.bool)
+        wanted[alive, row[alive]] = True
+        logits = model.forward(
+            ids[:, offset:].to(model.device),
+            None if real.all() else real.to(model.device),
+            logits_at=wanted[:, offset:].to(model.device),
+            cache=cache,
+        )
+        sample = alive.nonzero().flatten()
+        token, confidence = _read(logits.float(), sample, settings, random)
+        check_finite(confidence, index)
+        position = torch.full_like(sample, width + index)
+        yield Step(index, ids.clone(), sample, position, token, confidence, row[sample], alive.clone())
+        column = canvas.ids[:, width + index].clone()
+        column[sample] = token
+        ids, real = torch.cat([ids, column[:, None]], dim=1), torch.cat([real, alive[:, None]], dim=1)
+        alive[sample] = ~torch.isin(token, ends)
+        if not alive.any():
+            break
+
+
+def _read(
+    logits: Tensor, sample: Tensor, settings: ArSettings, random: Sequence[torch.Generator]
+) -> tuple[Tensor, Tensor]:
+    """(n,) token and (n,) float32 probability in the distribution it was taken from."""
+    if settings.temperature > 0:
+        logits = nucleus(logits / settings.temperature, settings.top_p)
+        token = categorical(logits, uniform(sample, random))
+    else:
+        token = logits.argmax(dim=-1).cpu()
+    share = torch.softmax(logits, dim=-1)
+    return token, share.gather(1, token.to(share.device)[:, None])[:, 0].cpu()
+
+
+register(
+    Sampler(
+        name="ar",
+        kind="arm",
+        settings=ArSettings,
+        run=run,
+        about="one token after another until EOS, greedy or sampled (autoregressive models)",
+    )
+)

@@ -1,0 +1,103 @@
+"""The sequence while it is being written: which masks are open, their logits, and the step that fills some of them.
+
+Shared by the samplers of masked diffusion models. It asks the model for the rows that can still decide something and
+for no others, and it does not choose anything itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from floatlens.decoding.step import Step
+from floatlens.errors import FloatlensError
+
+if TYPE_CHECKING:
+    from floatlens.decoding.canvas import Canvas
+    from floatlens.models.base import LanguageModel
+
+__all__ = ["Board", "Places", "check_finite"]
+
+
+class Places(NamedTuple):
+    """Masks of a batch in order of (sample, position); two tensors (n,) of the same length."""
+
+    sample: Tensor
+    position: Tensor
+
+
+class Board:
+    """A batch under way. `ids` (batch, length) is on the CPU and changes with every step.
+
+    The mask token is never written, although a model may give it the highest logit: the published samplers then count
+    the position as filled and leave a hole in the answer.
+    """
+
+    def __init__(self, model: LanguageModel, canvas: Canvas) -> None:
+        assert model.mask_id is not None  # the contract of kind "mdm"
+        self.model = model
+        self.canvas = canvas
+        self.mask_id = model.mask_id
+        self.ids = canvas.ids.clone()
+        self.steps = 0
+        # without padding no mask is passed at all: attention then takes its fastest path
+        self._attention_mask = None if canvas.attention_mask.all() else canvas.attention_mask.to(model.device)
+
+    def open(self) -> Tensor:
+        """(batch, length) bool: the masks still to be filled."""
+        return self.canvas.answer & (self.ids == self.mask_id)
+
+    def places(self, inside: Tensor | None = None) -> Places:
+        """The masks still to be filled, of those `inside` (batch, length)."""
+        masks = self.open() if inside is None else self.open() & inside
+        return Places(*masks.nonzero(as_tuple=True))
+
+    def logits(self, where: Places, *, ids: Tensor | None = None, observed: bool = True) -> Tensor:
+        """One forward pass; (n, vocabulary) float32 logits that decide the n places `where`.
+
+        `ids` stands in for the sequence in a pass that only contrasts with it.
+        """
+        sample, position = where
+        row = self.canvas.rows[sample, position]
+        wanted = torch.zeros(self.ids.shape, dtype=torch.bool)
+        wanted[sample, row] = True
+        given = self.ids if ids is None else ids
+        logits = self.model.forward(
+            given.to(self.model.device),
+            self._attention_mask,
+            logits_at=wanted.to(self.model.device),
+            observed=observed,
+        )
+        if len(logits) < len(row):  # after an empty prompt, one shifted row decides two positions
+            slot = (wanted.flatten().cumsum(dim=0) - 1)[sample * wanted.shape[1] + row]
+            logits = logits[slot.to(logits.device)]
+        return logits.float()
+
+    def fill(self, where: Places, token: Tensor, confidence: Tensor, keep: Tensor, *, passes: int = 1) -> Step:
+        """Write the tokens at the places marked in `keep` (n,) and give the step that did it."""
+        check_finite(confidence, self.steps)
+        sample, position, token = where.sample[keep], where.position[keep], token[keep]
+        step = Step(
+            index=self.steps,
+            sequence=self.ids.clone(),
+            sample=sample,
+            position=position,
+            token=token,
+            confidence=confidence[keep].float(),
+            row=self.canvas.rows[sample, position],
+            unfinished=self.open().any(dim=1),
+            passes=passes,
+        )
+        self.ids[sample, position] = token
+        self.steps += 1
+        return step
+
+
+def check_finite(confidence: Tensor, step: int) -> None:
+    """Refuse to go on from logits that are not numbers: every choice made from them would be arbitrary."""
+    if bool(confidence.isnan().any()):
+        raise FloatlensError(
+            f"the model's logits are not finite at step {step}; load it in float32 or bfloat16, or check its weights"
+        )

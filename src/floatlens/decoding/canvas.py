@@ -1,0 +1,210 @@
+"""The layout of a batch before the first pass: where each prompt stands, what is to be written, which row decides it.
+
+Everything that does not change while decoding is settled here, once, so that samplers, capture and traces agree on
+column numbers. Prompts are ids: no text is tokenised here, and no chat template is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from floatlens.decoding.settings import Settings
+from floatlens.errors import FloatlensError, did_you_mean
+
+if TYPE_CHECKING:
+    from floatlens.models.base import LanguageModel
+
+__all__ = ["Canvas", "Padding", "end_ids", "lay_out", "read_prompts"]
+
+Padding = Literal["left", "right"]
+
+_END_OF_TURN = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Canvas:
+    """What is known of a batch before it is decoded. Tensors are (batch, length) and on the CPU.
+
+    A masked diffusion model gets prompt and masks in one piece, padded before (`padding="left"`) or after ("right").
+    An autoregressive model gets its prompts padded to one width on that side, then `gen_length` columns for what it
+    will write, so that a column is also the index of a key in the KV cache.
+    """
+
+    ids: Tensor
+    """Prompt, then masks (or, for an autoregressive model, padding that is still to be overwritten)."""
+    attention_mask: Tensor
+    """bool, True where a real token stands or will stand."""
+    answer: Tensor
+    """bool, True where a token is to be written: the appended masks, and masks inside the prompt."""
+    rows: Tensor
+    """For answer columns the column of the query whose logits decide it (see `LanguageModel.row_of`), else -1."""
+    prompt_lengths: tuple[int, ...]
+    starts: tuple[int, ...]
+    """Column of each sample's first real token."""
+    max_steps: int
+    end_ids: tuple[int, ...]
+    """Ids that end an answer: end of text and end of turn."""
+    sampler: str
+    settings: Settings
+    padding: Padding
+
+    @property
+    def length(self) -> int:
+        return int(self.ids.shape[1])
+
+    def block_of(self, block_length: int) -> Tensor:
+        """(batch, length) number of the block each column belongs to; masks inside a prompt belong to the first."""
+        begin = torch.tensor(self.starts) + torch.tensor(self.prompt_lengths)
+        offset = torch.arange(self.length)[None, :] - begin[:, None]
+        return offset.clamp_min(0) // max(block_length, 1)
+
+    def __repr__(self) -> str:
+        return (
+            f"Canvas({len(self.ids)} × {self.length} columns, {int(self.answer.sum())} to write by {self.sampler}, "
+            f"at most {self.max_steps} steps)"
+        )
+
+
+def read_prompts(prompt_ids: Any, vocab_size: int) -> list[list[int]]:
+    """One list of ids per sample, from a list, a list of lists, or a 1-D or 2-D tensor (whose rows hold no padding)."""
+    if isinstance(prompt_ids, str):
+        raise FloatlensError(
+            "prompt_ids must be token ids, not text; tokenise it first: model.tokenizer(text).input_ids"
+        )
+    given = prompt_ids.tolist() if hasattr(prompt_ids, "tolist") else prompt_ids
+    try:
+        given = list(given)
+        nested = bool(given) and all(isinstance(item, Sequence) or getattr(item, "ndim", 0) > 0 for item in given)
+        prompts = [[index(token) for token in row] for row in (given if nested else [given])]
+    except TypeError:
+        raise FloatlensError(
+            f"prompt_ids must be whole numbers: a list, a list of lists, or a 1-D or 2-D integer tensor; "
+            f"got {type(prompt_ids).__name__} {str(prompt_ids)[:60]}"
+        ) from None
+    for sample, prompt in enumerate(prompts):
+        for place, token in enumerate(prompt):
+            if not 0 <= token < vocab_size:
+                where = f"prompt {sample} holds id {token} at position {place}"
+                raise FloatlensError(f"{where}; the model's vocabulary ends at {vocab_size - 1}")
+    return prompts
+
+
+def lay_out(
+    model: LanguageModel, prompts: list[list[int]], sampler: str, settings: Settings, padding: str = "left"
+) -> Canvas:
+    """Place the prompts and what is to be written after them, and check that it fits the model."""
+    if padding not in ("left", "right"):
+        raise FloatlensError(f'padding="{padding}"{did_you_mean(str(padding), ("left", "right"))}')
+    _check_fit(model, prompts, settings)
+    if padding == "right" and model.kind == "arm" and len({len(prompt) for prompt in prompts}) > 1:
+        _refuse_gaps(model)
+    place = _place_arm if model.kind == "arm" else _place_mdm
+    ids, real, answer, starts = place(model, prompts, settings.gen_length, padding == "left")
+    masks = answer.sum(dim=1)
+    if not bool((masks > 0).all()):
+        empty = int((masks == 0).nonzero()[0])
+        raise FloatlensError(f"nothing to write for prompt {empty}: gen_length is 0 and it holds no mask token")
+    return Canvas(
+        ids=ids,
+        attention_mask=real,
+        answer=answer,
+        rows=_rows(model, real, answer),
+        prompt_lengths=tuple(len(prompt) for prompt in prompts),
+        starts=tuple(starts),
+        max_steps=max(settings.max_steps(int(count)) for count in masks),
+        end_ids=end_ids(model),
+        sampler=sampler,
+        settings=settings,
+        padding="left" if padding == "left" else "right",
+    )
+
+
+def _check_fit(model: LanguageModel, prompts: list[list[int]], settings: Settings) -> None:
+    longest = max((len(prompt) for prompt in prompts), default=0)
+    if model.kind == "arm" and any(not prompt for prompt in prompts):
+        raise FloatlensError("an autoregressive model cannot start from an empty prompt; give at least its BOS token")
+    if model.max_length is not None and longest + settings.gen_length > model.max_length:
+        raise FloatlensError(
+            f"a prompt of {longest} tokens and gen_length={settings.gen_length} need {longest + settings.gen_length} "
+            f"positions and {model.ref} has {model.max_length}; shorten the prompt or lower gen_length"
+        )
+    if isinstance(settings.seed, tuple) and len(settings.seed) != len(prompts):
+        raise FloatlensError(
+            f"seed has {len(settings.seed)} numbers for {len(prompts)} prompts; give one each, or one for all"
+        )
+
+
+def _refuse_gaps(model: LanguageModel) -> None:
+    """Padding between prompt and answer is harmless to full attention only: windows and states count columns."""
+    config = model.config
+    windowed = () if getattr(config, "sliding_window", None) is None else ("sliding_attention",)
+    others = set(getattr(config, "layer_types", None) or windowed) - {"full_attention"}
+    if others:
+        raise FloatlensError(
+            f'{model.ref} has layers of {", ".join(sorted(others))}, which padding="right" would upset in a batch of '
+            f'prompts of different lengths; use padding="left"'
+        )
+
+
+_Placed = tuple[Tensor, Tensor, Tensor, list[int]]
+
+
+def _blank(model: LanguageModel, batch: int, length: int) -> tuple[Tensor, Tensor]:
+    """Filler everywhere: never attended to, yet it needs an embedding, and some checkpoints' pad id has none."""
+    named = (model.pad_id, *model.eos_ids, 0)
+    filler = next(token for token in named if token is not None and 0 <= token < model.vocab_size)
+    return torch.full((batch, length), filler), torch.zeros(batch, length, dtype=torch.bool)
+
+
+def _place_mdm(model: LanguageModel, prompts: list[list[int]], gen_length: int, left: bool) -> _Placed:
+    assert model.mask_id is not None  # the contract of kind "mdm"
+    lines = [prompt + [model.mask_id] * gen_length for prompt in prompts]
+    length = max(len(line) for line in lines)
+    ids, real = _blank(model, len(lines), length)
+    starts = [length - len(line) if left else 0 for line in lines]
+    for sample, (start, line) in enumerate(zip(starts, lines, strict=True)):
+        ids[sample, start : start + len(line)] = torch.tensor(line, dtype=torch.long)
+        real[sample, start : start + len(line)] = True
+    return ids, real, real & (ids == model.mask_id), starts
+
+
+def _place_arm(model: LanguageModel, prompts: list[list[int]], gen_length: int, left: bool) -> _Placed:
+    width = max(len(prompt) for prompt in prompts)
+    ids, real = _blank(model, len(prompts), width + gen_length)
+    starts = [width - len(prompt) if left else 0 for prompt in prompts]
+    for sample, (start, prompt) in enumerate(zip(starts, prompts, strict=True)):
+        ids[sample, start : start + len(prompt)] = torch.tensor(prompt, dtype=torch.long)
+        real[sample, start : start + len(prompt)] = True
+    answer = torch.zeros_like(real)
+    answer[:, width:] = True
+    return ids, real | answer, answer, starts
+
+
+def _rows(model: LanguageModel, real: Tensor, answer: Tensor) -> Tensor:
+    """`row_of` counts a sample's own tokens; here its result is turned into columns, over any padding in between."""
+    rows = torch.full(real.shape, -1)
+    for sample in range(len(real)):
+        columns = real[sample].nonzero().flatten()
+        places = answer[sample, columns].nonzero().flatten()
+        deciding = torch.tensor([model.row_of(place) for place in places.tolist()], dtype=torch.long)
+        rows[sample, columns[places]] = columns[deciding]
+    return rows
+
+
+def end_ids(model: LanguageModel) -> tuple[int, ...]:
+    """The model's EOS ids and, where its tokenizer knows one, the token that ends a turn of a chat."""
+    found = list(model.eos_ids)
+    tokenizer = model.tokenizer
+    if tokenizer is not None:
+        for token in _END_OF_TURN:
+            number = tokenizer.convert_tokens_to_ids(token)
+            # an unknown token comes back as the id of <unk>, which ends nothing
+            if isinstance(number, int) and tokenizer.convert_ids_to_tokens(number) == token and number not in found:
+                found.append(number)
+    return tuple(found)

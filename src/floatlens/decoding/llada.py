@@ -1,0 +1,126 @@
+"""LLaDA's sampler: fill the answer block by block, a fixed number of tokens per pass, the most confident first.
+
+Noise is Gumbel noise in float64; guidance contrasts the pass with one in which everything given is masked. It does not
+stop at EOS: the answer is always filled to its end, as published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from floatlens.decoding.board import Board, Places
+from floatlens.decoding.canvas import Canvas
+from floatlens.decoding.draws import ban, best, gumbel_argmax, uniform
+from floatlens.decoding.registry import Sampler, register
+from floatlens.decoding.settings import BlockSettings, require_divisor
+from floatlens.decoding.step import Step
+from floatlens.errors import FloatlensError
+
+if TYPE_CHECKING:
+    from floatlens.models.base import LanguageModel
+
+__all__ = ["LladaSettings", "run"]
+
+
+class LladaSettings(BlockSettings):
+    """Settings of the sampler `llada`."""
+
+    steps: int = Field(
+        default_factory=lambda data: data.get("gen_length", 1),
+        ge=1,
+        description="forward passes for the whole answer, split evenly over the blocks (default: gen_length)",
+    )
+    temperature: float = Field(0.0, ge=0, description="weight of the Gumbel noise; 0 takes the most likely token")
+    cfg_scale: float = Field(
+        0.0, ge=0, description="classifier-free guidance; above 0 every step takes a second pass without the prompt"
+    )
+    remasking: Literal["low_confidence", "random"] = Field(
+        "low_confidence", description="which tokens stay: those of the highest probability, or random ones"
+    )
+    logits_eos_inf: bool = Field(False, description="never write the EOS token")
+    confidence_eos_eot_inf: bool = Field(
+        False, description="keep EOS and end-of-turn tokens until nothing else is left"
+    )
+
+    @model_validator(mode="after")
+    def _even_blocks(self) -> LladaSettings:
+        if self.steps < 1:
+            raise ValueError("gen_length=0 leaves the number of passes open; set steps")
+        require_divisor("steps", self.steps, "the number of blocks", self.blocks)
+        return self
+
+    def check(self, model: LanguageModel) -> None:
+        asked = [name for name in ("logits_eos_inf", "confidence_eos_eot_inf") if getattr(self, name)]
+        if asked and not model.eos_ids:
+            raise FloatlensError(f"{asked[0]} needs an EOS token, and {model.ref} names none")
+
+    def max_steps(self, masks: int) -> int:
+        return self.steps
+
+
+def run(
+    model: LanguageModel, canvas: Canvas, settings: LladaSettings, random: Sequence[torch.Generator]
+) -> Iterator[Step]:
+    """Yield a step after every pass.
+
+    A block with n masks and S passes commits n // S tokens in each, one more in the first n % S. Passes that would find
+    no mask left (S > n) are not run.
+    """
+    board = Board(model, canvas)
+    block_of = canvas.block_of(settings.block_length)
+    passes = settings.steps // settings.blocks
+    for block in range(settings.blocks):
+        inside = block_of == block
+        masks = (board.open() & inside).sum(dim=1)
+        for turn in range(passes):
+            where = board.places(inside)
+            if not len(where.sample):
+                break
+            logits = _guided(board, where, settings.cfg_scale)
+            token, confidence = _read(board, logits, where.sample, settings, random)
+            score = confidence if settings.remasking == "low_confidence" else uniform(where.sample, random)
+            keep = best(score, where.sample, masks // passes + (turn < masks % passes))
+            yield board.fill(where, token, confidence, keep, passes=2 if settings.cfg_scale else 1)
+
+
+def _guided(board: Board, where: Places, scale: float) -> Tensor:
+    """Logits pushed away, by `scale`, from those of a pass that sees none of what was given."""
+    logits = board.logits(where)
+    if not scale:
+        return logits
+    given = board.canvas.attention_mask & ~board.canvas.answer
+    without = board.logits(where, ids=board.ids.masked_fill(given, board.mask_id), observed=False)
+    return without + (scale + 1) * (logits - without)
+
+
+def _read(
+    board: Board, logits: Tensor, sample: Tensor, settings: LladaSettings, random: Sequence[torch.Generator]
+) -> tuple[Tensor, Tensor]:
+    """(n,) token and (n,) confidence, its noise-free probability.
+
+    With `confidence_eos_eot_inf` both tokens lose their confidence at any temperature; the published code forgets EOS
+    when the temperature is above 0, by an alias of one tensor.
+    """
+    if settings.logits_eos_inf:
+        logits = ban(logits, board.model.eos_ids)
+    token = gumbel_argmax(ban(logits, [board.mask_id]), sample, settings.temperature, random)
+    if settings.confidence_eos_eot_inf:
+        logits = ban(logits, board.canvas.end_ids)
+    share = torch.softmax(logits, dim=-1)
+    return token, share.gather(1, token.to(share.device)[:, None])[:, 0].cpu()
+
+
+register(
+    Sampler(
+        name="llada",
+        kind="mdm",
+        settings=LladaSettings,
+        run=run,
+        about="block by block, a fixed number of tokens per pass, most confident first (LLaDA)",
+    )
+)

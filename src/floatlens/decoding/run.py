@@ -1,0 +1,86 @@
+"""The doors of this room: `plan` a batch, decode it step by step, or all at once.
+
+All three take the same arguments and check them before the first pass. Capture watches the passes themselves, through
+the model's observers, so nothing here collects more than the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from floatlens.decoding import ar, dream, llada, threshold  # noqa: F401  (importing a sampler registers it)
+from floatlens.decoding.canvas import Canvas, lay_out, read_prompts
+from floatlens.decoding.draws import generators
+from floatlens.decoding.registry import read_settings, sampler_for, samplers
+from floatlens.decoding.step import Decoded, Step
+
+if TYPE_CHECKING:
+    from floatlens.models.base import LanguageModel
+
+__all__ = ["PromptIds", "decode", "decode_steps", "plan"]
+
+PromptIds = Sequence[int] | Sequence[Sequence[int]] | Tensor
+
+
+def plan(
+    model: LanguageModel,
+    prompt_ids: PromptIds,
+    *,
+    sampler: str | None = None,
+    padding: str = "left",
+    **settings: Any,
+) -> Canvas:
+    """The layout of the batch, settled before the first pass. Arguments as for `decode`."""
+    chosen = sampler_for(model, sampler)
+    read = read_settings(chosen, settings)
+    read.check(model)
+    return lay_out(model, read_prompts(prompt_ids, model.vocab_size), chosen.name, read, padding)
+
+
+def decode_steps(
+    model: LanguageModel,
+    prompt_ids: PromptIds,
+    *,
+    sampler: str | None = None,
+    padding: str = "left",
+    **settings: Any,
+) -> Iterator[Step]:
+    """Decode pass by pass: each Step comes right after the pass that decided it, before the next one begins.
+
+    Arguments as for `decode`; they are checked here and now, not at the first step.
+    Example: `for step in decode_steps(model, ids, gen_length=16): print(step.position.tolist())`
+    """
+    return _run(model, plan(model, prompt_ids, sampler=sampler, padding=padding, **settings))
+
+
+def decode(
+    model: LanguageModel,
+    prompt_ids: PromptIds,
+    *,
+    sampler: str | None = None,
+    padding: str = "left",
+    **settings: Any,
+) -> Decoded:
+    """Decode one prompt or a batch of prompts of any lengths.
+
+    `prompt_ids` is a list of ids, a list of such lists, or a 1-D or 2-D tensor. `sampler` is "llada", "dream",
+    "threshold" or "ar"; None takes the one the model's family was published with. `settings` are that sampler's own
+    (see `samplers()`). A sample gets the same tokens alone as in any batch, padded on either side.
+    Example: `decode(model, [5, 7, 9], sampler="llada", gen_length=16, steps=8).answers()`
+    """
+    canvas = plan(model, prompt_ids, sampler=sampler, padding=padding, **settings)
+    steps = list(_run(model, canvas))
+    sequence = canvas.ids.clone()
+    for step in steps:
+        sequence[step.sample, step.position] = step.token
+    if model.kind == "arm":  # all samples may have ended early: columns nobody reached do not exist
+        sequence = sequence[:, : int(steps[-1].position.max()) + 1]
+    return Decoded(sequence, tuple(steps), sum(step.passes for step in steps), canvas)
+
+
+def _run(model: LanguageModel, canvas: Canvas) -> Iterator[Step]:
+    random = generators(canvas.settings.seed, len(canvas.ids))
+    return samplers()[canvas.sampler].run(model, canvas, canvas.settings, random)

@@ -1,0 +1,85 @@
+"""What the settings of every sampler have in common: a seed, defaults that may follow other settings, one-line errors.
+
+The classes are plain pydantic models, so that the command line, the YAML study and the run manifest share them. They
+check values against one another; what needs the model or the prompt is checked where the canvas is laid out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+if TYPE_CHECKING:
+    from floatlens.models.base import LanguageModel
+
+__all__ = ["BlockSettings", "Settings", "in_one_line", "require_divisor"]
+
+_Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class Settings(BaseModel):
+    """Base of every sampler's settings. A setting given as None counts as not given and takes its default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    seed: _Seed | tuple[_Seed, ...] = Field(
+        0,
+        description="one number for every sample alike, so that a sample decoded alone gives the same tokens as in a "
+        "batch; or a list with one number per sample",
+    )
+    gen_length: int = Field(32, description="how many tokens to write after the prompt")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_is_not_given(cls, data: Any) -> Any:
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+    def check(self, model: LanguageModel) -> None:
+        """Raise a FloatlensError if these settings ask for something `model` does not have."""
+
+    def max_steps(self, masks: int) -> int:
+        """The largest number of steps a sample with `masks` positions to fill can take."""
+        raise NotImplementedError
+
+
+class BlockSettings(Settings):
+    """Settings of the samplers that fill the answer block by block, from left to right."""
+
+    gen_length: int = Field(32, ge=0, description="how many masks to append to the prompt (0: only fill its own masks)")
+    block_length: int = Field(
+        default_factory=lambda data: data.get("gen_length", 1),
+        ge=1,
+        description="masks per block, a divisor of gen_length; a block is finished before the next begins "
+        "(default: gen_length, one block)",
+    )
+
+    @model_validator(mode="after")
+    def _whole_blocks(self) -> BlockSettings:
+        if self.gen_length:
+            require_divisor("gen_length", self.gen_length, "block_length", self.block_length)
+        return self
+
+    @property
+    def blocks(self) -> int:
+        return self.gen_length // self.block_length if self.gen_length else 1
+
+
+def require_divisor(name: str, value: int, part: str, divisor: int) -> None:
+    """Raise a ValueError that says which values near `value` would do."""
+    if value % divisor:
+        below = value - value % divisor
+        near = f"{below} or {below + divisor}" if below else f"{divisor}"
+        raise ValueError(f"{name}={value} is not a multiple of {part}={divisor}; use {name}={near}")
+
+
+def in_one_line(error: ValidationError) -> str:
+    """The first complaint about each field, in one line and without pydantic's own header and links."""
+    complaints: dict[str, str] = {}
+    for detail in error.errors(include_url=False):
+        name = str(detail["loc"][0]) if detail["loc"] else ""
+        cause = detail.get("ctx", {}).get("error")
+        text = str(cause) if isinstance(cause, ValueError) else detail["msg"][:1].lower() + detail["msg"][1:]
+        if detail["type"] != "default_factory_not_called":
+            complaints.setdefault(name, f"{name}={detail['input']!r}: {text}" if name else text)
+    return "; ".join(complaints.values())

@@ -1,0 +1,87 @@
+"""What a decoder hands out: a `Step` for every forward pass, and `Decoded` when the last mask is gone.
+
+Both are plain records on the CPU, whatever device the model is on. They hold no logits and no attention: attention is
+observed by capture while the pass runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from floatlens.decoding.canvas import Canvas
+
+__all__ = ["Decoded", "Step"]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One observed forward pass and the tokens it decided, in order of (sample, position).
+
+    `sequence` (batch, length) is a copy of what stood there before the pass. For a masked diffusion model it has the
+    canvas's length throughout; for an autoregressive model it is what exists so far and grows by one column per step
+    (the first step is the prefill, over the prompt alone; a sample that has ended is filled with padding). Column
+    numbers mean the same in every step, in `Canvas`, and in the keys of a pass, with or without a KV cache.
+    """
+
+    index: int
+    sequence: Tensor
+    """(batch, length) ids before the pass."""
+    sample: Tensor
+    """(committed,) which sample of the batch each committed token belongs to."""
+    position: Tensor
+    """(committed,) the column it is written to."""
+    token: Tensor
+    """(committed,) the id written."""
+    confidence: Tensor
+    """(committed,) float32, the model's: the token's probability, or the measure Dream's `alg` names."""
+    row: Tensor
+    """(committed,) column of the query whose logits decided it; less `Pass.offset`, its index within the pass."""
+    unfinished: Tensor
+    """(batch,) bool: False for a sample that was complete before this pass and only accompanies the others."""
+    passes: int = 1
+    """Forward passes spent, unobserved ones included: 2 under classifier-free guidance."""
+
+    def __repr__(self) -> str:
+        return f"Step({self.index}: {len(self.token)} committed of {tuple(self.sequence.shape)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Decoded:
+    """The finished batch. `sequence` is a (batch, length) LongTensor laid out as `canvas` says.
+
+    Example: `fl.decode(model, [5, 7, 9], gen_length=16).answers()[0]  # the ids written for the first prompt`
+    """
+
+    sequence: Tensor
+    steps: Sequence[Step]
+    forward_passes: int
+    canvas: Canvas
+
+    @property
+    def prompt_lengths(self) -> tuple[int, ...]:
+        return self.canvas.prompt_lengths
+
+    def answers(self) -> list[list[int]]:
+        """The ids written for each sample, in reading order, up to but without the first end-of-text or end-of-turn."""
+        ends = torch.tensor(self.canvas.end_ids, dtype=torch.long)
+        written = self.canvas.answer[:, : self.sequence.shape[1]]
+        answers = []
+        for ids, where in zip(self.sequence, written, strict=True):
+            answer = ids[where]
+            stop = torch.isin(answer, ends).nonzero()
+            answers.append(answer[: int(stop[0])].tolist() if len(stop) else answer.tolist())
+        return answers
+
+    def __repr__(self) -> str:
+        samples, length = self.sequence.shape
+        return (
+            f"Decoded({samples} sample{'s' * (samples != 1)} of {length} columns by {self.canvas.sampler}: "
+            f"{sum(len(step.token) for step in self.steps)} tokens in {len(self.steps)} steps, "
+            f"{self.forward_passes} forward passes)"
+        )

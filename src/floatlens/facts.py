@@ -1,0 +1,127 @@
+"""What a checkpoint says of itself before any weights are read: which family reads it, and its sizes.
+
+It goes the way `load` goes, up to the weights, so that what it refuses `load` would refuse too. Of a hub repository
+only the small files are fetched. It imports transformers, but no torch module is built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from floatlens.errors import FloatlensError
+from floatlens.models import names, registry
+from floatlens.models.checkpoint import find
+
+if TYPE_CHECKING:
+    from floatlens.models import Kind
+    from floatlens.models.plan import Family
+
+__all__ = ["Facts", "look"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a model without its weights. Example: `look("GSAI-ML/LLaDA-8B-Instruct").layers`"""
+
+    ref: str
+    revision: str | None
+    family: str
+    kind: Kind
+    shift: bool
+    architecture: str
+    layers: int
+    heads: int
+    kv_heads: int
+    width: int | None
+    vocabulary: int
+    context: int | None
+    mask_id: int | None
+    mask_text: str | None
+    tokenizer: str | None
+
+
+def look(ref: str, *, family: str | None = None, revision: str | None = None) -> Facts:
+    """Read the configuration and the tokenizer of a hub id, a folder, a .gguf file or a registered name."""
+    chosen = None if family is None else registry.family_named(family)
+    if ref.endswith(".gguf"):
+        return _look_gguf(ref, chosen, revision)
+    from floatlens.models.tokenizer import find_mask, load_tokenizer
+
+    path = str(names.resolve_name(ref)) if names.is_registered_form(ref) else ref
+    checkpoint = find(path, revision)
+    settings = checkpoint.settings
+    reads = registry.pick(settings, family)
+    try:
+        plan = reads.plan(checkpoint.settings)
+    except (ValueError, TypeError, OSError, KeyError) as error:  # what transformers' own config classes raise
+        raise FloatlensError(f"{settings.where}: transformers refuses this configuration ({error})") from error
+    tokenizer = load_tokenizer(checkpoint, byte_pair=reads.byte_pair)
+    config = plan.config.get_text_config()
+    mask_id = find_mask(settings, tokenizer, config.vocab_size) if reads.kind == "mdm" else None
+    classes = settings.get("architectures")
+    declared = classes[0] if isinstance(classes, list) and classes else None
+    own = plan.architecture.__name__
+    architecture = str(declared) if own.startswith("Auto") and declared else own
+    return _facts(ref, checkpoint.revision, reads, config, tokenizer, architecture, mask_id, plan.position_offset)
+
+
+def _look_gguf(ref: str, chosen: Family | None, revision: str | None) -> Facts:
+    from transformers import AutoConfig
+
+    from floatlens.models.causal import FAMILY, check_gguf
+    from floatlens.models.tokenizer import load_gguf_tokenizer
+
+    path = Path(ref).expanduser()
+    if chosen is not None and chosen is not FAMILY:
+        raise FloatlensError(f"{ref}: a GGUF file is loaded as family 'causal', not {chosen.name!r}")
+    if revision is not None:
+        raise FloatlensError(f"{ref}: revision= is for hub repositories, not for a file")
+    check_gguf(path)
+    try:
+        config = AutoConfig.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
+    except (ValueError, TypeError, OSError, KeyError) as error:
+        raise FloatlensError(f"{ref}: transformers cannot read its header ({error})") from error
+    tokenizer = load_gguf_tokenizer(path)
+    return _facts(ref, None, FAMILY, config.get_text_config(), tokenizer, f"{config.model_type} (GGUF)", None, 0)
+
+
+def _facts(
+    ref: str,
+    revision: str | None,
+    family: Family,
+    config: Any,
+    tokenizer: Any,
+    architecture: str,
+    mask_id: int | None,
+    offset: int,
+) -> Facts:
+    def number(name: str) -> int | None:
+        value = getattr(config, name, None)
+        return value if isinstance(value, int) else None
+
+    def needed(name: str) -> int:
+        value = number(name)
+        if value is None:
+            raise FloatlensError(f"{ref}: its configuration has no `{name}`, which floatlens needs")
+        return value
+
+    length = number("max_position_embeddings")
+    return Facts(
+        ref=ref,
+        revision=revision,
+        family=family.name,
+        kind=family.kind,
+        shift=family.shift,
+        architecture=architecture,
+        layers=needed("num_hidden_layers"),
+        heads=needed("num_attention_heads"),
+        kv_heads=number("num_key_value_heads") or needed("num_attention_heads"),
+        width=number("hidden_size"),
+        vocabulary=needed("vocab_size"),
+        context=None if length is None else length - offset,
+        mask_id=mask_id,
+        mask_text=None if tokenizer is None or mask_id is None else tokenizer.convert_ids_to_tokens(mask_id),
+        tokenizer=None if tokenizer is None else type(tokenizer).__name__,
+    )

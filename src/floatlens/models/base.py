@@ -1,0 +1,292 @@
+"""`LanguageModel`: one face for every family, so that decoding and capture never ask which family they serve.
+
+It wraps a transformers module and adds what diffusion decoding needs to know: the mask token, whether logits are
+shifted, and logits at chosen rows only. It does not sample, and it does not look at attention.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from floatlens.errors import FloatlensError
+
+if TYPE_CHECKING:
+    from transformers import Cache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+__all__ = ["Kind", "LanguageModel", "Pass", "PassObserver"]
+
+Kind = Literal["arm", "mdm"]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one forward pass is about to work on; handed to observers before the module runs.
+
+    `ids` and `attention_mask` are (batch, query) and (batch, key): with a cache the keys reach back over what it holds,
+    and `offset` is the number of cached keys before the first query.
+    """
+
+    ids: Tensor
+    attention_mask: Tensor | None
+    offset: int
+
+
+class PassObserver(Protocol):
+    """What capture implements to be told when a pass begins and when it has ended."""
+
+    def begin(self, info: Pass) -> None: ...
+
+    def end(self) -> None: ...
+
+
+@dataclass(eq=False)
+class LanguageModel:
+    """A loaded model. `kind` is "arm" (autoregressive) or "mdm" (masked diffusion).
+
+    `shift` says that the logits of row i decide position i + 1. `head` is the module whose input is cut to the rows
+    that `logits_at` asks for (None: the module's output embedding). `position_offset` is what an absolute position
+    table adds to a position (RoBERTa: padding_idx + 1).
+
+    Example: `fl.load("scale:llada").forward(ids).shape  # (batch, position, vocabulary)`
+    """
+
+    module: PreTrainedModel
+    family: str
+    kind: Kind
+    ref: str
+    shift: bool
+    mask_id: int | None = None
+    tokenizer: PreTrainedTokenizerBase | None = None
+    bos_id: int | None = None
+    eos_ids: tuple[int, ...] = ()
+    pad_id: int | None = None
+    max_length: int | None = None
+    revision: str | None = None
+    head: nn.Module | None = field(default=None, repr=False)
+    position_offset: int = 0
+    observers: list[PassObserver] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.kind == "mdm" and self.mask_id is None:
+            raise FloatlensError(f"{self.ref}: a masked diffusion model needs a mask token, and none was given")
+        self.module.train(False)
+        self.module.requires_grad_(False)
+
+    # -- facts of the configuration -------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """The configuration of the text model (a multimodal checkpoint nests it)."""
+        text: PreTrainedConfig = self.module.config.get_text_config()
+        return text
+
+    @property
+    def num_layers(self) -> int:
+        return self._number("num_hidden_layers")
+
+    @property
+    def num_heads(self) -> int:
+        return self._number("num_attention_heads")
+
+    @property
+    def num_kv_heads(self) -> int:
+        given = getattr(self.config, "num_key_value_heads", None)
+        return self.num_heads if given is None else int(given)
+
+    @property
+    def head_dim(self) -> int:
+        given = getattr(self.config, "head_dim", None)
+        return self._number("hidden_size") // self.num_heads if given is None else int(given)
+
+    @property
+    def vocab_size(self) -> int:
+        return self._number("vocab_size")
+
+    @property
+    def device(self) -> torch.device:
+        """Where ids go; with a `device_map` that is where the embedding lives."""
+        return self._embedding.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._embedding.dtype
+
+    # -- running --------------------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def forward(
+        self,
+        ids: Tensor,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        logits_at: Tensor | None = None,
+        *,
+        cache: Cache | None = None,
+        observed: bool = True,
+    ) -> Tensor:
+        """Raw (never shifted) logits of `ids` (batch, query).
+
+        `attention_mask` (batch, key), 1 for a real token, spans all keys, cached ones included. `positions` (batch,
+        query) defaults to counting real tokens, so that padding on either side moves no token. `logits_at`: None gives
+        (batch, query, vocabulary); a 1-D tensor of rows (batch, rows, vocabulary); a 2-D bool tensor (batch, query)
+        (true entries, vocabulary), row by row; only those rows go through the head. `cache` is updated in place.
+        `observed=False` leaves the observers out of this pass.
+        """
+        offset = self._check(ids, attention_mask, logits_at, cache)
+        ids = ids.to(self.device)
+        mask = None if attention_mask is None else attention_mask.to(self.device)
+        inputs = self._inputs(ids, mask, positions, offset, cache)
+        with self._announce(Pass(ids, mask, offset), observed), self._rows(logits_at):
+            logits: Tensor = self.module(**inputs).logits
+        return logits[0] if logits_at is not None and logits_at.ndim == 2 else logits
+
+    def new_cache(self) -> Cache:
+        """An empty key/value cache that keeps every key, for `forward(cache=...)`."""
+        from transformers import DynamicCache
+
+        if self.kind != "arm":
+            raise FloatlensError(f"{self.ref} is bidirectional ({self.family}): it has no use for a key/value cache")
+        kinds = set(getattr(self.config, "layer_types", None) or ())
+        if kinds <= {"full_attention", "sliding_attention"}:
+            return DynamicCache()  # told nothing of windows, it drops no key; the mask keeps the window
+        return DynamicCache(config=self.config)
+
+    def row_of(self, position: int) -> int:
+        """The query whose logits decide `position`; a shifted MDM decides position 0 with row 0."""
+        if not self.shift:
+            return position
+        if position == 0 and self.kind == "arm":
+            raise FloatlensError("no row of an autoregressive model decides position 0: it is always given")
+        return max(position - 1, 0)
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _accepts(self) -> frozenset[str]:
+        """Names of the module's forward arguments; what **kwargs would swallow may be dropped on the way."""
+        return frozenset(inspect.signature(self.module.forward).parameters)
+
+    @property
+    def _embedding(self) -> Tensor:
+        embedding: Any = self.module.get_input_embeddings()
+        weight: Tensor = embedding.weight
+        return weight
+
+    def _number(self, name: str) -> int:
+        value = getattr(self.config, name, None)
+        if not isinstance(value, int):
+            raise FloatlensError(f"{self.ref}: its configuration has no `{name}`, which floatlens needs")
+        return value
+
+    def _check(self, ids: Tensor, mask: Tensor | None, logits_at: Tensor | None, cache: Cache | None) -> int:
+        """Refuse shapes that torch would broadcast into something else; give the number of cached keys."""
+        if ids.ndim != 2:
+            raise FloatlensError(f"ids must be (batch, query), not {tuple(ids.shape)}")
+        if cache is not None and self.kind != "arm":
+            raise FloatlensError(f"{self.ref} is bidirectional ({self.family}): it cannot use a key/value cache")
+        offset = 0 if cache is None else int(cache.get_seq_length())
+        keys = (ids.shape[0], offset + ids.shape[1])
+        if mask is not None and tuple(mask.shape) != keys:
+            raise FloatlensError(f"attention_mask must be (batch, key) = {keys}, not {tuple(mask.shape)}")
+        if logits_at is None:
+            return offset
+        by_mask = logits_at.dtype == torch.bool and logits_at.shape == ids.shape
+        by_row = logits_at.dtype == torch.long and logits_at.ndim == 1
+        if not (by_mask or by_row):
+            raise FloatlensError(
+                f"logits_at must be 1-D long (rows) or bool {tuple(ids.shape)}, "
+                f"not {logits_at.dtype} {tuple(logits_at.shape)}"
+            )
+        return offset
+
+    def _inputs(
+        self, ids: Tensor, mask: Tensor | None, positions: Tensor | None, offset: int, cache: Cache | None
+    ) -> dict[str, Any]:
+        inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
+        if mask is None and positions is not None:
+            # Without a mask transformers reads a gap in the positions as the seam between two packed sequences.
+            inputs["attention_mask"] = ids.new_ones((ids.shape[0], offset + ids.shape[1]))
+        if "position_ids" in self._accepts:
+            inputs["position_ids"] = self._positions(ids, mask, positions, offset)
+        elif positions is not None:
+            raise FloatlensError(f"{self.ref}: {type(self.module).__name__} takes no positions")
+        if "use_cache" in self._accepts:
+            inputs["use_cache"] = cache is not None
+        if cache is not None:
+            inputs["past_key_values"] = cache
+        return inputs
+
+    def _positions(self, ids: Tensor, mask: Tensor | None, positions: Tensor | None, offset: int) -> Tensor:
+        length = ids.shape[1]
+        if positions is not None:
+            if positions.shape != ids.shape:
+                raise FloatlensError(f"positions must be {tuple(ids.shape)} as ids, not {tuple(positions.shape)}")
+            positions = positions.to(ids.device)
+        elif mask is not None:
+            positions = (mask.long().cumsum(dim=1) - 1).clamp(min=0)[:, offset : offset + length]
+        else:
+            positions = torch.arange(offset, offset + length, device=ids.device).expand(ids.shape[0], -1)
+        if self._table is not None and int(positions.max()) >= self._table:
+            raise FloatlensError(
+                f"{self.ref} has {self._table} positions and was given a sequence that needs {int(positions.max()) + 1}"
+            )
+        return positions + self.position_offset
+
+    @cached_property
+    def _table(self) -> int | None:
+        """Length of a learned position table, past which there is nothing to look up; None for rotary models."""
+        for name, part in self.module.named_modules():
+            if isinstance(part, nn.Embedding) and name.rsplit(".", 1)[-1] in ("position_embeddings", "wpe"):
+                return int(part.num_embeddings) - self.position_offset
+        return None
+
+    @contextmanager
+    def _announce(self, info: Pass, observed: bool) -> Iterator[None]:
+        """Tell the observers; whoever was told of a beginning is told of the end, also when something raises."""
+        told: list[PassObserver] = []
+        try:
+            for observer in self.observers if observed else ():
+                told.append(observer)
+                observer.begin(info)
+            yield
+        finally:
+            for observer in reversed(told):
+                observer.end()
+
+    @contextmanager
+    def _rows(self, logits_at: Tensor | None) -> Iterator[None]:
+        """Let only the chosen rows into the head, by a hook that is gone afterwards.
+
+        One way for every class: `logits_to_keep` exists in causal classes only, and not in all of them. A 2-D choice
+        arrives as a batch of one, since heads may expect three dimensions.
+        """
+        if logits_at is None:
+            yield
+            return
+        head: Any = self.head if self.head is not None else self.module.get_output_embeddings()  # type: ignore[no-untyped-call]
+        if head is None:
+            raise FloatlensError(f"{type(self.module).__name__} names no output embedding, so no rows can be chosen")
+        calls = 0
+
+        def keep(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            nonlocal calls
+            calls += 1
+            states: Tensor = args[0]
+            at = logits_at.to(states.device)
+            return (states[at][None] if at.ndim == 2 else states[:, at], *args[1:])
+
+        hook = head.register_forward_pre_hook(keep)
+        try:
+            yield
+        finally:
+            hook.remove()
+        if calls != 1:
+            raise RuntimeError(f"{type(self.module).__name__} ran its head {calls} times in one pass, not once")

@@ -1,0 +1,140 @@
+"""From a reference to files: a local folder, or the snapshot of a hub repository; and a check of its weight files.
+
+The configuration is fetched and judged before any weights are. A local path never leads to the network. Safetensors
+files are preferred; a .bin is read as plain tensors only. No file of code is ever fetched.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from floatlens.errors import FloatlensError
+
+from .settings import Settings
+
+__all__ = ["Checkpoint", "brief", "find"]
+
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+_SMALL = ["*.json", "*.txt", "*.model", "*.jinja"]
+_BELOW = ["*/*"]  # sub-folders hold other formats of the same weights
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder with a config.json; `revision` is the commit for a hub repository, None for a local folder."""
+
+    ref: str
+    folder: Path
+    hub_id: str | None = None
+    revision: str | None = None
+
+    @property
+    def settings(self) -> Settings:
+        if (self.folder / "adapter_config.json").is_file() and not (self.folder / "config.json").is_file():
+            raise FloatlensError(f"{self.folder}: this is an adapter; merge it into its base model and load the result")
+        return Settings.read(self.folder / "config.json")
+
+    def optional_json(self, name: str) -> dict[str, Any]:
+        """A JSON file of the folder, empty when there is none."""
+        path = self.folder / name
+        return dict(Settings.read(path)) if path.is_file() else {}
+
+    def weights(self) -> bool:
+        """Fetch the weights if need be and check that every file is there and whole; True for safetensors."""
+        for single, safe in (("model.safetensors", True), ("pytorch_model.bin", False)):
+            files = self._files(single)
+            if files and safe:
+                for file in files:
+                    _check_safetensors(file)
+            if files:
+                return safe
+        raise FloatlensError(
+            f"{self.folder}: no weights in it; expected model.safetensors, model.safetensors.index.json, "
+            "pytorch_model.bin or pytorch_model.bin.index.json"
+        )
+
+    def _files(self, single: str) -> list[Path]:
+        """The one file, or the shards its index names, each of which must exist; nothing else is fetched."""
+        names, index = [single], self.folder / f"{single}.index.json"
+        sharded = index.is_file() and not (self.folder / single).is_file()
+        if sharded:
+            weight_map = Settings.read(index).get("weight_map")
+            if not isinstance(weight_map, dict) or not weight_map:
+                raise FloatlensError(f"{index}: it has no `weight_map`")
+            names = sorted({str(name) for name in weight_map.values()})
+        if self.hub_id is not None:
+            _snapshot(self.hub_id, self.revision, names)
+        missing = [name for name in names if not (self.folder / name).is_file()]
+        if missing and sharded:
+            raise FloatlensError(
+                f"{self.folder / missing[0]}: missing, though {index.name} lists it; download it again"
+            )
+        return [] if missing else [self.folder / name for name in names]
+
+
+def find(ref: str, revision: str | None) -> Checkpoint:
+    """The checkpoint behind a path or a hub id; of the latter only the small files are fetched."""
+    path = Path(ref).expanduser()
+    if path.is_dir():
+        if revision is not None:
+            raise FloatlensError(f"{ref}: revision= is for hub repositories, and this is a local folder")
+        return Checkpoint(ref, path)
+    if path.exists():
+        raise FloatlensError(f"{ref}: expected a folder with a config.json, or a .gguf file")
+    if _HUB_ID.fullmatch(ref) is None or ref.startswith("."):
+        raise FloatlensError(f"{ref}: no such folder, and not a hub id such as org/name")
+    folder = _snapshot(ref, revision, _SMALL)
+    return Checkpoint(ref, folder, hub_id=ref, revision=folder.name)
+
+
+def _snapshot(hub_id: str, revision: str | None, patterns: list[str]) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    # OSError, and the error of whichever HTTP library this version of the hub client is built on
+    unreachable = cast("tuple[type[Exception], ...]", HfHubHTTPError.__bases__)
+
+    where = f"{hub_id} (revision {revision})" if revision else hub_id
+    try:
+        return Path(snapshot_download(hub_id, revision=revision, allow_patterns=patterns, ignore_patterns=_BELOW))
+    except RevisionNotFoundError as error:
+        raise FloatlensError(f"{where}: the hub has no such revision") from error
+    except GatedRepoError as error:
+        raise FloatlensError(f"{where}: the repository is gated; ask for access on the hub and log in") from error
+    except RepositoryNotFoundError as error:
+        raise FloatlensError(
+            f"{where}: no such folder here and no such repository on the hub (or it is private: log in first)"
+        ) from error
+    except (HfHubHTTPError, HFValidationError) as error:
+        raise FloatlensError(f"{where}: the hub refused the download ({brief(error)})") from error
+    except unreachable as error:
+        raise FloatlensError(
+            f"{where}: no such folder here, and the hub cannot be reached to download it; check the name or the network"
+        ) from error
+
+
+def _check_safetensors(file: Path) -> None:
+    """Open the header: it is read in full and compared with the file's size, so a cut download is found here."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt"):
+            pass
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        raise FloatlensError(f"{file}: damaged or cut short ({brief(error)}); download it again") from error
+
+
+def brief(error: BaseException) -> str:
+    """Another library's message, short enough to stand inside one line of ours."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,0 +1,260 @@
+"""`load`: from a reference to a `LanguageModel`, in one pass that checks first and reads weights last.
+
+It runs the family's plan through transformers and insists that every tensor found its place. It trusts no remote code,
+leaves no module half initialised, and keeps transformers quiet while it works.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from floatlens.errors import FloatlensError, did_you_mean
+
+from . import names, registry
+from .base import LanguageModel
+from .causal import FAMILY as CAUSAL
+from .causal import check_gguf
+from .checkpoint import Checkpoint, brief, find
+from .plan import Family
+from .tokenizer import find_mask, load_gguf_tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+__all__ = ["load"]
+
+_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
+
+
+def load(
+    ref: str | Path,
+    *,
+    family: str | None = None,
+    dtype: str | torch.dtype | None = None,
+    device: str | torch.device | None = None,
+    device_map: str | dict[str, Any] | None = None,
+    revision: str | None = None,
+) -> LanguageModel:
+    """Load a hub id, a local folder, a .gguf file or a registered name such as `scale:llada`.
+
+    `family` overrides what config.json suggests. `dtype` is float32 on a CPU and the checkpoint's elsewhere unless
+    given ("auto": the checkpoint's everywhere). `device` defaults to a CUDA device when there is one; `device_map` goes
+    to transformers as it is.
+
+    Example: `load("GSAI-ML/LLaDA-8B-Instruct", device="cuda")`
+    """
+    name = str(ref)
+    chosen = None if family is None else registry.family_named(family)
+    place = _Placement(dtype, device, device_map)
+    with _quiet():
+        if name.endswith(".gguf"):
+            return _load_gguf(name, chosen, place, revision)
+        path = str(names.resolve_name(name)) if names.is_registered_form(name) else name
+        return _load_folder(name, find(path, revision), chosen, place)
+
+
+def _load_folder(name: str, checkpoint: Checkpoint, chosen: Family | None, place: _Placement) -> LanguageModel:
+    from huggingface_hub.errors import StrictDataclassError  # what transformers' configuration classes raise
+
+    settings = checkpoint.settings
+    family = registry.pick(settings, None if chosen is None else chosen.name)
+    try:
+        plan = family.plan(checkpoint.settings)  # a fresh copy: it counts what the family asks for
+    except (ValueError, TypeError, OSError, KeyError, StrictDataclassError) as error:
+        raise FloatlensError(f"{settings.where}: transformers refuses this configuration ({brief(error)})") from error
+    config = plan.config.get_text_config()
+    tokenizer = load_tokenizer(checkpoint, byte_pair=family.byte_pair)
+    mask_id = find_mask(settings, tokenizer, config.vocab_size) if family.kind == "mdm" else None
+    options: dict[str, Any] = {"config": plan.config, "use_safetensors": checkpoint.weights()}
+    if plan.key_mapping is not None:
+        options["key_mapping"] = dict(plan.key_mapping)
+    module = _read_weights(plan.architecture, checkpoint.folder, place, plan.surplus, **options)
+    length = getattr(config, "max_position_embeddings", None)
+    return LanguageModel(
+        module=module,
+        family=family.name,
+        kind=family.kind,
+        ref=name,
+        shift=family.shift,
+        mask_id=mask_id,
+        tokenizer=tokenizer,
+        max_length=None if length is None else length - plan.position_offset,
+        revision=checkpoint.revision,
+        head=None if plan.head is None else module.get_submodule(plan.head),
+        position_offset=plan.position_offset,
+        **_special_ids(config, checkpoint.optional_json("generation_config.json"), tokenizer),
+    )
+
+
+def _load_gguf(name: str, chosen: Family | None, place: _Placement, revision: str | None) -> LanguageModel:
+    from transformers import AutoModelForCausalLM
+
+    path = Path(name).expanduser()
+    if chosen is not None and chosen is not CAUSAL:
+        raise FloatlensError(f"{name}: a GGUF file is loaded as family 'causal', not {chosen.name!r}")
+    if revision is not None:
+        raise FloatlensError(f"{name}: revision= is for hub repositories, not for a file")
+    check_gguf(path)
+    module = _read_weights(AutoModelForCausalLM, path.parent, place, gguf_file=path.name)
+    tokenizer = load_gguf_tokenizer(path)
+    config = module.config.get_text_config()
+    return LanguageModel(
+        module=module,
+        family=CAUSAL.name,
+        kind=CAUSAL.kind,
+        ref=name,
+        shift=CAUSAL.shift,
+        tokenizer=tokenizer,
+        max_length=getattr(config, "max_position_embeddings", None),
+        **_special_ids(config, {}, tokenizer),
+    )
+
+
+class _Placement:
+    """Where the weights go and in which precision, checked before anything is read."""
+
+    def __init__(
+        self,
+        dtype: str | torch.dtype | None,
+        device: str | torch.device | None,
+        device_map: str | dict[str, Any] | None,
+    ) -> None:
+        if device is not None and device_map is not None:
+            raise FloatlensError("give device= or device_map=, not both")
+        self.device_map = device_map
+        self.device: torch.device | None = None
+        if device_map is None:
+            self.device = _parse_device(device)
+        self.dtype = self._parse_dtype(dtype)
+
+    @property
+    def on_cpu(self) -> bool:
+        if self.device is not None:
+            return self.device.type == "cpu"
+        if isinstance(self.device_map, dict):
+            return all(str(place) in ("cpu", "disk") for place in self.device_map.values())
+        return self.device_map == "cpu" or not torch.accelerator.is_available()
+
+    def _parse_dtype(self, given: str | torch.dtype | None) -> torch.dtype | str:
+        if given is None:
+            # Some virtual CPUs die of an illegal instruction in a bfloat16 matmul.
+            return torch.float32 if self.on_cpu else "auto"
+        if isinstance(given, torch.dtype):
+            found = given
+        elif given == "auto":
+            return "auto"
+        elif given.removeprefix("torch.") in _DTYPES:
+            found = _DTYPES[given.removeprefix("torch.")]
+        else:
+            raise FloatlensError(f"no dtype {given!r}{did_you_mean(given, [*_DTYPES, 'auto'])}")
+        if found not in _DTYPES.values():
+            raise FloatlensError(f"a model cannot run in {found}; known: {', '.join(_DTYPES)}, auto")
+        return found
+
+
+def _parse_device(given: str | torch.device | None) -> torch.device:
+    if given is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(given)
+    except RuntimeError as error:
+        raise FloatlensError(f"no device {given!r}; give cpu, cuda, cuda:1, mps, ...") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise FloatlensError(f"device {str(given)!r} was asked for, and torch finds no CUDA device here")
+    return device
+
+
+def _read_weights(
+    architecture: Any, folder: Path, place: _Placement, surplus: tuple[str, ...] = (), **options: Any
+) -> PreTrainedModel:
+    """Let transformers read. Mismatched sizes pass it here, so that `_check_tensors` can name them in one line."""
+    from safetensors import SafetensorError
+
+    where = folder / options["gguf_file"] if "gguf_file" in options else folder
+    try:
+        module, info = architecture.from_pretrained(
+            folder,
+            dtype=place.dtype,
+            device_map=place.device_map,
+            attn_implementation="sdpa",
+            local_files_only=True,
+            trust_remote_code=False,
+            weights_only=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **options,
+        )
+    except pickle.UnpicklingError as error:
+        raise FloatlensError(f"{where}: its .bin holds more than tensors, which floatlens does not unpickle") from error
+    except (OSError, ValueError, LookupError, RuntimeError, ImportError, SafetensorError, struct.error) as error:
+        raise FloatlensError(f"{where}: transformers cannot load it ({brief(error)})") from error
+    _check_tensors(info, type(module).__name__, surplus, where)
+    loaded: PreTrainedModel = module
+    if place.device is not None:
+        loaded.to(place.device)  # type: ignore[arg-type]
+    return loaded
+
+
+def _check_tensors(info: dict[str, Any], kind: str, surplus: tuple[str, ...], where: Path) -> None:
+    """Every tensor has found its place, or the first that has not is named."""
+    for key, here, needed in sorted(info["mismatched_keys"]):
+        raise FloatlensError(
+            f"{where}: tensor {key} is {_shape(here)} in the file, but its configuration makes it {_shape(needed)}"
+        )
+    missing = sorted(info["missing_keys"])
+    if missing:
+        raise FloatlensError(f"{where}: tensor {missing[0]} of {kind} is missing from the weights{_more(missing)}")
+    over = [key for key in sorted(info["unexpected_keys"]) if not any(re.search(known, key) for known in surplus)]
+    if over:
+        raise FloatlensError(f"{where}: tensor {over[0]} of the weights has no place in {kind}{_more(over)}")
+
+
+def _shape(shape: Any) -> str:
+    return " x ".join(str(size) for size in shape)
+
+
+def _more(keys: list[str]) -> str:
+    return f" (and {len(keys) - 1} more)" if len(keys) > 1 else ""
+
+
+def _special_ids(config: Any, generation: dict[str, Any], tokenizer: PreTrainedTokenizerBase | None) -> dict[str, Any]:
+    """BOS, EOS and padding in transformers' own order: generation_config.json, config.json, the tokenizer."""
+
+    def first(key: str) -> Any:
+        given = (generation.get(key), getattr(config, key, None), getattr(tokenizer, key, None))
+        return next((value for value in given if value is not None), None)
+
+    eos = first("eos_token_id")
+    return {
+        "bos_id": first("bos_token_id"),
+        "eos_ids": () if eos is None else tuple(eos) if isinstance(eos, list) else (eos,),
+        "pad_id": first("pad_token_id"),
+    }
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence transformers' reports and bars: what matters in them is raised, and the rest is noise. Restored after."""
+    from huggingface_hub.utils import logging as hub
+    from transformers.utils import logging as library
+
+    hub_level, level, bar = hub.get_verbosity(), library.get_verbosity(), library.is_progress_bar_enabled()
+    hub.set_verbosity(logging.ERROR)
+    library.set_verbosity(logging.ERROR)
+    library.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        hub.set_verbosity(hub_level)
+        library.set_verbosity(level)
+        if bar:
+            library.enable_progress_bar()  # type: ignore[no-untyped-call]

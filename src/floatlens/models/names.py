@@ -1,0 +1,62 @@
+"""Registered names such as `scale:llada`: a prefix, and a resolver that gives the folder of each name behind it.
+
+Only a register: the folders come from whoever registers a prefix. A name nobody registered is an error that lists what
+there is, and is never looked up on the network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from floatlens.errors import FloatlensError, did_you_mean
+
+__all__ = ["is_registered_form", "register_name", "registered_names", "resolve_name"]
+
+_FORM = re.compile(r"([a-z][a-z0-9_-]+):(.*)", re.DOTALL)  # two letters at least, so that C:\models stays a path
+
+
+@dataclass(frozen=True)
+class _Entry:
+    resolver: Callable[[str], Path]
+    known: Callable[[], Iterable[str]]
+
+
+_REGISTER: dict[str, _Entry] = {}
+
+
+def register_name(prefix: str, resolver: Callable[[str], Path], *, known: Callable[[], Iterable[str]] = tuple) -> None:
+    """Let `load("prefix:name")` read the folder that `resolver("name")` gives, for the names `known()` lists.
+
+    Example: `register_name("scale", lambda name: ROOT / name, known=lambda: ["llada", "dream"])`
+    """
+    if _FORM.fullmatch(f"{prefix}:x") is None:
+        raise ValueError(f"not a usable prefix: {prefix!r}")
+    _REGISTER[prefix] = _Entry(resolver, known)
+
+
+def registered_names() -> tuple[str, ...]:
+    """Every name that can be loaded now, with its prefix."""
+    return tuple(f"{prefix}:{name}" for prefix, entry in sorted(_REGISTER.items()) for name in sorted(entry.known()))
+
+
+def is_registered_form(ref: str) -> bool:
+    """Whether `ref` is written as a registered name (it may still be unknown)."""
+    return _FORM.fullmatch(ref) is not None
+
+
+def resolve_name(ref: str) -> Path:
+    """The folder behind a registered name."""
+    match = _FORM.fullmatch(ref)
+    if match is None:
+        raise ValueError(f"not a registered name: {ref!r}")
+    prefix, name = match.groups()
+    names = registered_names()
+    entry = _REGISTER.get(prefix)
+    if entry is not None and name in set(entry.known()):
+        return entry.resolver(name)
+    if not names:
+        raise FloatlensError(f"no model is registered as {ref!r}, and no names are registered at all")
+    raise FloatlensError(f"no model is registered as {ref!r}{did_you_mean(ref, names)}")

@@ -1,0 +1,53 @@
+"""What a family is, and the plan it makes of a checkpoint.
+
+A plan says which transformers class takes the weights, under which configuration and tensor names. It is data: nothing
+here reads tensors or imports torch, so that listing families stays quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+    from .base import Kind
+    from .settings import Settings
+
+__all__ = ["Family", "Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one checkpoint becomes a module.
+
+    `architecture` is a transformers class with `from_pretrained`; `key_mapping` renames tensors (regular expressions);
+    `surplus` are patterns of tensors that published checkpoints carry and this class has no use for; `head` is the
+    dotted name of the module where rows are chosen; `position_offset` is what its position table adds.
+    """
+
+    architecture: Any
+    config: PreTrainedConfig
+    key_mapping: Mapping[str, str] | None = None
+    surplus: tuple[str, ...] = ()
+    head: str | None = None
+    position_offset: int = 0
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family: its name, how its logits are read, which configurations it claims, and how it plans one.
+
+    `claims` decides what `load` picks on its own; `plan` also serves `family=...` and refuses what it does not cover.
+    `byte_pair` says that a vocab.json with merges.txt follows Qwen2's rules, for checkpoints that ship only those.
+    """
+
+    name: str
+    kind: Kind
+    shift: bool
+    about: str
+    claims: Callable[[Settings], bool]
+    plan: Callable[[Settings], Plan]
+    byte_pair: bool = False

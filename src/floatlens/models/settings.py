@@ -1,0 +1,151 @@
+"""`Settings`: a checkpoint's config.json, read with suspicion.
+
+A family asks it for the values it needs and states which values of which flags it covers; anything else is refused by
+name. It never fills in a default: a class default that differs from the checkpoint is the classic silent error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from floatlens.errors import FloatlensError
+
+__all__ = ["BOOKKEEPING", "Settings"]
+
+_WORDS = """_attn_implementation _attn_implementation_autoset _name_or_path architectures attn_implementation
+    auto_map bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward cls_token_id dtype eos_token_id
+    finetuning_task id2label initializer_range label2id length_penalty mask_token_id max_length min_length model_type
+    num_beams num_return_sequences output_attentions output_hidden_states output_scores pad_token_id
+    prefix problem_type pruned_heads repetition_penalty return_dict return_dict_in_generate sep_token_id
+    suppress_tokens temperature tokenizer_class top_k top_p torch_dtype torchscript transformers_version
+    typical_p unk_token_id use_cache attention_dropout _commit_hash"""
+BOOKKEEPING = frozenset(_WORDS.split())
+"""Keys that name, describe or train a model and never change what a forward pass in eval mode computes."""
+
+
+class Settings(Mapping[str, Any]):
+    """The mapping itself, plus the questions a family asks of it; `where` is the file, for messages.
+
+    It remembers which keys were asked for, so that `nothing_else` can refuse the ones nobody looked at.
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        self._values = dict(values)
+        self._asked: set[str] = set()
+        self.where = where
+
+    @classmethod
+    def read(cls, path: Path) -> Settings:
+        """Read one config.json."""
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FloatlensError(f"{path.parent}: there is no {path.name} in it, so it is no checkpoint") from None
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise FloatlensError(f"{path}: not valid JSON ({error})") from error
+        if not isinstance(values, dict):
+            raise FloatlensError(f"{path}: expected a JSON object, found {type(values).__name__}")
+        return cls(values, str(path))
+
+    def __getitem__(self, key: str) -> Any:
+        self._asked.add(key)
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def model_type(self) -> str:
+        given = self.get("model_type")
+        if not isinstance(given, str) or not given:
+            raise FloatlensError(f"{self.where}: it has no `model_type`, so nothing says which model this is")
+        return given
+
+    def integer(self, key: str) -> int:
+        """A positive whole number that must be there."""
+        value = self._needed(key)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise FloatlensError(f"{self.where}: `{key}` must be a positive integer, not {json.dumps(value)}")
+        return value
+
+    def number(self, key: str) -> float:
+        """A positive number that must be there."""
+        value = self._needed(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            raise FloatlensError(f"{self.where}: `{key}` must be a positive number, not {json.dumps(value)}")
+        return float(value)
+
+    def switch(self, key: str) -> bool:
+        """True or false; absent or null is off."""
+        value = self.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise FloatlensError(f"{self.where}: `{key}` must be true or false, not {json.dumps(value)}")
+        return bool(value)
+
+    def token(self, key: str) -> int | None:
+        """A token id, or None when the file has none."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise FloatlensError(f"{self.where}: `{key}` must be a token id, not {json.dumps(value)}")
+        return value
+
+    def tokens(self, key: str) -> list[int] | int | None:
+        """One token id, several, or None."""
+        value = self.get(key)
+        if isinstance(value, list) and all(isinstance(item, int) and item >= 0 for item in value):
+            return value
+        return self.token(key)
+
+    def only(self, family: str, key: str, *covered: Any, needed: bool = False) -> None:
+        """Refuse `key` by name unless its value is covered; absent or null passes unless `needed`."""
+        value = self._needed(key) if needed else self.get(key)
+        if value is None and not needed:
+            return
+        if not any(value == fine and isinstance(value, bool) == isinstance(fine, bool) for fine in covered):
+            fine = " or ".join(json.dumps(item) for item in covered)
+            raise FloatlensError(
+                f"{self.where}: `{key}` is {json.dumps(value)}, which the {family} family does not cover (only {fine})"
+            )
+
+    def nothing_else(self, family: str, idle: Iterable[str]) -> None:
+        """Refuse by name a key nobody has asked for, unless it is `idle`, bookkeeping or switched off."""
+        for key in sorted(set(self) - self._asked - set(idle) - BOOKKEEPING):
+            value = self._values[key]
+            if value:
+                raise FloatlensError(
+                    f"{self.where}: the {family} family does not know `{key}` (here {json.dumps(value)[:80]}), "
+                    "which may change what the model computes; remove it if it does not"
+                )
+
+    def rope_theta(self, family: str) -> float:
+        """The base of plain rotary embedding, in the old spelling or the new; any scaling of it is refused."""
+        scaling = self.get("rope_scaling")
+        if scaling and _rope_type(scaling) != "default":
+            raise FloatlensError(
+                f"{self.where}: `rope_scaling` is {json.dumps(scaling)}, which the {family} family does not cover"
+            )
+        parameters = self.get("rope_parameters")
+        if not isinstance(parameters, dict):
+            return self.number("rope_theta")
+        if _rope_type(parameters) != "default":
+            raise FloatlensError(
+                f"{self.where}: `rope_parameters` is {json.dumps(parameters)}, which the {family} family does not cover"
+            )
+        return Settings(parameters, f"{self.where} (rope_parameters)").number("rope_theta")
+
+    def _needed(self, key: str) -> Any:
+        if self.get(key) is None:
+            raise FloatlensError(f"{self.where}: `{key}` is missing, and floatlens guesses no value for it")
+        return self[key]
+
+
+def _rope_type(given: Any) -> Any:
+    return given.get("rope_type", given.get("type", "default")) if isinstance(given, dict) else given

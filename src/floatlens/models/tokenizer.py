@@ -1,0 +1,94 @@
+"""The tokenizer of a checkpoint, if it has one, and the mask token; never through code that the checkpoint brings.
+
+LLaDA and Dream declare tokenizers of their own which are, file for file, a plain fast tokenizer and Qwen2's. Other
+declared code is left alone: the model then works on ids, with a warning that says so.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from floatlens.errors import FloatlensError, FloatlensWarning
+
+from .checkpoint import Checkpoint, brief
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from .settings import Settings
+
+__all__ = ["find_mask", "load_tokenizer"]
+
+_VOCABULARIES = (
+    "tokenizer.json",
+    "vocab.json",
+    "vocab.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
+_MASK_NAMES = ("<|mask|>", "<|mdm_mask|>")
+
+
+def load_tokenizer(checkpoint: Checkpoint, *, byte_pair: bool) -> PreTrainedTokenizerBase | None:
+    """The tokenizer of the folder; None when it has no vocabulary, or only one that needs remote code."""
+    from transformers import CONFIG_MAPPING, AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
+
+    folder = checkpoint.folder
+    if not any((folder / name).is_file() for name in _VOCABULARIES):
+        return None
+    own_code = "auto_map" in checkpoint.optional_json("tokenizer_config.json")
+    reader: Any
+    if not own_code and checkpoint.settings.model_type in CONFIG_MAPPING:
+        reader = AutoTokenizer
+    elif (folder / "tokenizer.json").is_file():
+        reader = PreTrainedTokenizerFast
+    elif byte_pair and (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        reader = Qwen2Tokenizer
+    else:
+        warnings.warn(
+            f"{checkpoint.ref}: its tokenizer needs code from the checkpoint, which floatlens never runs; "
+            "loaded without a tokenizer, for ids only",
+            FloatlensWarning,
+            stacklevel=2,
+        )
+        return None
+    return _read(reader, folder)
+
+
+def _read(reader: Any, folder: Path, **options: Any) -> PreTrainedTokenizerBase:
+    try:
+        found: PreTrainedTokenizerBase = reader.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, **options
+        )
+    except Exception as error:  # the tokenizers library raises nothing more specific for a damaged file
+        raise FloatlensError(
+            f"{folder}: its tokenizer cannot be read ({brief(error)}); without its files ids still work"
+        ) from error
+    return found
+
+
+def load_gguf_tokenizer(path: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer that a .gguf file carries."""
+    from transformers import AutoTokenizer
+
+    return _read(AutoTokenizer, path.parent, gguf_file=path.name)
+
+
+def find_mask(settings: Settings, tokenizer: PreTrainedTokenizerBase | None, rows: int) -> int:
+    """The id of the mask token: from config.json, else the tokenizer's own, else one of the usual names."""
+    found = settings.token("mask_token_id")
+    if found is None and tokenizer is not None:
+        found = tokenizer.mask_token_id
+        vocabulary = tokenizer.get_vocab() if found is None else {}
+        found = next((vocabulary[name] for name in _MASK_NAMES if name in vocabulary), found)
+    if found is None:
+        without = "there is no tokenizer" if tokenizer is None else "the tokenizer has no mask token"
+        raise FloatlensError(
+            f"{settings.where}: no mask token: there is no `mask_token_id` in it, and {without}; add `mask_token_id`"
+        )
+    if found >= rows:
+        raise FloatlensError(f"{settings.where}: mask token {found} lies outside the vocabulary of {rows}")
+    return found

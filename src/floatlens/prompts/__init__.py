@@ -1,0 +1,25 @@
+"""Prompts: template + question + documents -> token ids and the region of every token.
+
+This is the only place that builds a prompt or says which token belongs to which document. It runs no model, loads no
+data, and never looks at attention.
+"""
+
+from floatlens.prompts.builder import build, from_ids, from_text
+from floatlens.prompts.template import Template, load_template, template_names
+from floatlens.prompts.types import Document, DocumentLike, Dropped, EvidenceKind, Prompt, as_documents, region_names
+
+__all__ = [
+    "Document",
+    "DocumentLike",
+    "Dropped",
+    "EvidenceKind",
+    "Prompt",
+    "Template",
+    "as_documents",
+    "build",
+    "from_ids",
+    "from_text",
+    "load_template",
+    "region_names",
+    "template_names",
+]

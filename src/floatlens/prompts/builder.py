@@ -1,0 +1,140 @@
+"""The one way to make a prompt: template + question + documents -> token ids with a region for every token.
+
+`build` is for questions, `from_text` and `from_ids` for prompts that are already written. Documents that do not fit are
+cut from the end and a warning says so; nothing else about the data is ever changed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from floatlens.errors import FloatlensError, FloatlensWarning
+from floatlens.prompts.encode import check_tokenizer, encode, locate, warn_of_control_tokens
+from floatlens.prompts.evidence import as_answers, evidence_mask
+from floatlens.prompts.fit import Draft, Drafter, fit
+from floatlens.prompts.template import Span, Template, load_template
+from floatlens.prompts.types import Document, DocumentLike, Dropped, Prompt, as_documents, region_names
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["build", "from_ids", "from_text"]
+
+
+def build(
+    tokenizer: PreTrainedTokenizerBase | None,
+    *,
+    question: str,
+    documents: Iterable[DocumentLike] = (),
+    gold: int | None = None,
+    answers: str | Iterable[str] = (),
+    template: str | Path | Template = "default",
+    max_tokens: int | None = None,
+    chat: bool | None = None,
+) -> Prompt:
+    """A question, with or without documents, as a prompt.
+
+    `gold` is the 0-based index of the gold document (or mark documents with `is_gold`). `max_tokens` is what the prompt
+    may take; documents are cut from the end to fit. `chat` None wraps the prompt as a user message wherever the
+    tokenizer has a chat template.
+
+    Example: `build(tokenizer, question="Who?", documents=["It was Ann.", "It rained."], gold=0, answers=["Ann"])`
+    """
+    if not isinstance(question, str) or not question.strip():
+        raise FloatlensError("question: expected a text that is not empty")
+    drafter = Drafter(check_tokenizer(tokenizer), load_template(template), question, chat)
+    given = _mark_gold(as_documents(documents), gold)
+    draft, dropped = fit(drafter, given, max_tokens)
+    if dropped is not None:
+        _warn_dropped(dropped, given, max_tokens)
+    prompt = _finish(draft, as_answers(answers), question, drafter, dropped)
+    warn_of_control_tokens(drafter.tokenizer, prompt.ids, prompt.region_of, prompt.regions)
+    return prompt
+
+
+def from_text(tokenizer: PreTrainedTokenizerBase | None, text: str) -> Prompt:
+    """A prompt that is already written, as it is: no template, no chat template; all of it "query" after the BOS."""
+    if not isinstance(text, str) or not text:
+        raise FloatlensError("prompt: expected a text that is not empty")
+    encoded = encode(check_tokenizer(tokenizer), text, special=True)
+    regions = region_names(0)
+    region_of = locate(text, encoded, [Span("query", 0, len(text))], regions)
+    return Prompt(encoded.ids, regions, region_of, text, encoded.offsets, np.zeros(len(encoded.ids), dtype=bool))
+
+
+def from_ids(ids: Sequence[int] | Any, bos_id: int | None = None) -> Prompt:
+    """A prompt given as token ids (a list, array or tensor of one dimension); all "query" but a BOS in first place."""
+    array = np.asarray(ids)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu" or int(array.min()) < 0:
+        raise FloatlensError(
+            f"prompt_ids: expected a list of token ids, got shape {array.shape} of {array.dtype}"
+            + ("; ids are not negative" if array.dtype.kind == "i" and array.ndim == 1 and array.size else "")
+        )
+    regions = region_names(0)
+    region_of = np.full(len(array), regions.index("query"), dtype=np.int16)
+    if bos_id is not None and int(array[0]) == bos_id:
+        region_of[0] = regions.index("bos")
+    nothing = np.zeros(len(array), dtype=bool)
+    return Prompt(array.tolist(), regions, region_of, "", np.zeros((len(array), 2), dtype=np.int64), nothing)
+
+
+def _mark_gold(documents: tuple[Document, ...], gold: int | None) -> tuple[Document, ...]:
+    """The documents with `is_gold` set on the gold one; `gold` must not contradict marks that are already there."""
+    if gold is None:
+        return documents
+    if isinstance(gold, bool) or not isinstance(gold, int | np.integer) or not 0 <= gold < len(documents):
+        raise FloatlensError(f"gold={gold!r}: expected a 0-based index of one of the {len(documents)} documents")
+    marked = [i for i, document in enumerate(documents) if document.is_gold]
+    if marked and gold not in marked:
+        raise FloatlensError(
+            f"gold={gold}, but documents[{marked[0]}] is the one marked is_gold; give one or the other"
+        )
+    return tuple(
+        document.model_copy(update={"is_gold": True}) if i == gold else document for i, document in enumerate(documents)
+    )
+
+
+def _finish(draft: Draft, answers: tuple[str, ...], question: str, drafter: Drafter, dropped: Dropped | None) -> Prompt:
+    encoded = draft.encoded
+    text = draft.rendered.text
+    regions = region_names(len(draft.documents))
+    region_of = locate(text, encoded, draft.rendered.spans, regions)
+    golds = [f"doc{i}" for i, document in enumerate(draft.documents, start=1) if document.is_gold]
+    passages = [(span.start, span.stop) for span in draft.rendered.spans if span.region in golds]
+    inside = np.isin(region_of, [regions.index(name) for name in golds])
+    evidence, kind = evidence_mask(text, encoded.offsets, passages, inside, answers)
+    return Prompt(
+        ids=encoded.ids,
+        regions=regions,
+        region_of=region_of,
+        text=text,
+        offsets=encoded.offsets,
+        evidence=evidence,
+        evidence_kind=kind,
+        question=question,
+        documents=draft.documents,
+        gold=next((i for i, document in enumerate(draft.documents) if document.is_gold), None),
+        template=drafter.template.label,
+        chat=drafter.frame is not None,
+        dropped=dropped,
+    )
+
+
+def _warn_dropped(dropped: Dropped, given: Sequence[Document], max_tokens: int | None) -> None:
+    parts = []
+    if dropped.documents:
+        parts.append(f"{dropped.documents} of {dropped.of} documents dropped")
+    if dropped.shortened is not None:
+        parts.append(f"document {dropped.shortened + 1} shortened")
+    message = f"to fit {max_tokens} tokens: {' and '.join(parts)} ({dropped.tokens} tokens cut)"
+    if dropped.gold in ("shortened", "dropped"):
+        kept = dropped.of - dropped.documents
+        golds = [i for i, document in enumerate(given) if document.is_gold and (i >= kept or i == dropped.shortened)]
+        numbers = ", ".join(str(i + 1) for i in golds)
+        message += f"; the gold document (document {numbers}) was {dropped.gold}"
+    warnings.warn(message, FloatlensWarning, stacklevel=3)

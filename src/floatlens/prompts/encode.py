@@ -1,0 +1,186 @@
+"""From a rendered text to tokens: the chat template around it, the tokenizer's offsets, and a region for every token.
+
+Regions come from character offsets of the one encoding that the model gets. Nothing is tokenised in pieces, and a chat
+template whose effect on the text cannot be followed exactly is refused.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jinja2 import TemplateError
+from numpy.typing import NDArray
+
+from floatlens.errors import FloatlensError, FloatlensWarning
+from floatlens.prompts.template import Rendered, Span
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = [
+    "Encoded",
+    "chat_frame",
+    "check_tokenizer",
+    "encode",
+    "locate",
+    "uses_chat",
+    "warn_of_control_tokens",
+    "wrap_chat",
+]
+
+_SENTINEL = "floatlensUserMessage"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Token ids, character offsets (token, 2) and which tokens the tokenizer added by itself (token)."""
+
+    ids: list[int]
+    offsets: NDArray[np.int64]
+    added: NDArray[np.bool_]
+    bos: bool
+
+
+def check_tokenizer(tokenizer: PreTrainedTokenizerBase | None) -> PreTrainedTokenizerBase:
+    """The tokenizer, if there is one and it can tell where its tokens stand in the text."""
+    if tokenizer is None:
+        raise FloatlensError("this model came without a tokenizer; give prompt_ids= instead of text")
+    if not tokenizer.is_fast:
+        raise FloatlensError(
+            f"{type(tokenizer).__name__} gives no character offsets, so regions cannot be placed; "
+            "use a fast tokenizer (one with a tokenizer.json), or give prompt_ids="
+        )
+    return tokenizer
+
+
+def uses_chat(tokenizer: PreTrainedTokenizerBase, chat: bool | None) -> bool:
+    """Whether to wrap the prompt as a user message: as asked, or whenever the tokenizer has a chat template."""
+    has_template = bool(getattr(tokenizer, "chat_template", None))
+    if chat and not has_template:
+        raise FloatlensError("chat=True, but the tokenizer has no chat template; set one, or leave chat out")
+    return has_template if chat is None else chat
+
+
+def chat_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
+    """What the chat template writes before and after a user message."""
+    parts = _apply_chat(tokenizer, _SENTINEL).split(_SENTINEL)
+    if len(parts) != 2:
+        raise FloatlensError(
+            f"the chat template shows a user message {len(parts) - 1} times, not once, so regions cannot be placed; "
+            "use chat=False"
+        )
+    return parts[0], parts[1]
+
+
+def wrap_chat(tokenizer: PreTrainedTokenizerBase, frame: tuple[str, str], rendered: Rendered) -> Rendered:
+    """The rendered text as a user message in the tokenizer's chat template, its spans moved to where they now stand."""
+    prefix, suffix = frame
+    whole = _apply_chat(tokenizer, rendered.text)
+    text = rendered.text
+    for kept in (text, text.strip(), text.rstrip(), text.lstrip()):
+        if whole == prefix + kept + suffix:
+            break
+    else:
+        raise FloatlensError("the chat template rewrites the user message, so regions cannot be placed; use chat=False")
+    cut = text.index(kept)  # only spaces were taken off the ends, so the first place is the place
+    return _moved(rendered, whole, len(prefix) - cut, len(prefix), len(prefix) + len(kept))
+
+
+def _apply_chat(tokenizer: PreTrainedTokenizerBase, content: str) -> str:
+    message = [{"role": "user", "content": content}]
+    try:
+        return str(tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False))
+    except (TemplateError, ValueError, TypeError) as error:
+        raise FloatlensError(
+            f"the tokenizer's chat template failed: {error}; use chat=False to leave it out"
+        ) from error
+
+
+def _moved(rendered: Rendered, text: str, shift: int, low: int, high: int) -> Rendered:
+    def move(position: int) -> int:
+        return min(max(position + shift, low), high)
+
+    spans = tuple(Span(span.region, move(span.start), move(span.stop)) for span in rendered.spans)
+    texts = tuple((move(start), move(stop)) for start, stop in rendered.texts)
+    return Rendered(text, spans, texts)
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> Encoded:
+    """Tokenise a whole prompt. `special` asks for the tokenizer's own special tokens; a chat template has its own.
+
+    A text that already begins with the BOS token gets no second one, and an EOS that the tokenizer puts at the end is
+    taken off again: the answer is still to come.
+    """
+    bos_token = tokenizer.bos_token
+    if special and isinstance(bos_token, str) and bos_token and text.startswith(bos_token):
+        special = False
+    batch: Any = tokenizer(
+        text,
+        add_special_tokens=special,
+        return_offsets_mapping=True,
+        return_special_tokens_mask=True,
+        padding=False,
+        truncation=False,
+        verbose=False,
+    )
+    ids = [int(token) for token in batch["input_ids"]]
+    offsets = np.asarray(batch["offset_mapping"], dtype=np.int64).reshape(-1, 2)
+    added = np.asarray(batch["special_tokens_mask"], dtype=bool) & (offsets[:, 0] == offsets[:, 1])
+    end = len(ids)
+    while end and added[end - 1] and ids[end - 1] == tokenizer.eos_token_id:
+        end -= 1
+    starts = {token for token in (tokenizer.bos_token_id, tokenizer.cls_token_id) if token is not None}
+    return Encoded(ids[:end], offsets[:end], added[:end], bos=bool(ids[:end]) and ids[0] in starts)
+
+
+def locate(text: str, encoded: Encoded, spans: Sequence[Span], regions: Sequence[str]) -> NDArray[np.int16]:
+    """(token) The region of every token, as an index into `regions`.
+
+    A token belongs to the region that holds most of its non-space characters (of all its characters when it is all
+    space), ties to the earlier. The first token is "bos" if it is one; what the tokenizer added elsewhere is "other".
+    """
+    number = {name: index for index, name in enumerate(regions)}
+    of_char = np.full(len(text) + 1, number["other"], dtype=np.int16)  # one more, for a token of no width at the end
+    for span in spans:
+        of_char[span.start : span.stop] = number[span.region]
+    starts, stops = encoded.offsets.T
+    region_of: NDArray[np.int16] = of_char[np.minimum(starts, len(text))].copy()
+    border = np.concatenate([[0], np.cumsum(of_char[1:] != of_char[:-1])])  # grows wherever the region changes
+    crossing = (stops > starts) & (border[np.maximum(stops - 1, 0)] != border[np.minimum(starts, len(text))])
+    for token in np.flatnonzero(crossing):
+        region_of[token] = _most(text, of_char, int(starts[token]), int(stops[token]))
+    for token in np.flatnonzero((starts == stops) & ~encoded.added):
+        if token:  # a piece without characters of its own goes with what it follows
+            region_of[token] = region_of[token - 1]
+    region_of[encoded.added] = number["other"]
+    if encoded.bos:
+        region_of[0] = number["bos"]
+    return region_of
+
+
+def _most(text: str, of_char: NDArray[np.int16], start: int, stop: int) -> int:
+    solid = [i for i in range(start, stop) if not text[i].isspace()]
+    found = [int(of_char[i]) for i in solid or range(start, stop)]
+    return max(dict.fromkeys(found), key=found.count)  # max keeps the first of equals, and the keys are in text order
+
+
+def warn_of_control_tokens(
+    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], region_of: NDArray[np.int16], regions: Sequence[str]
+) -> None:
+    """Say so when the question or a document holds a control token, which the model reads as control, not as text."""
+    control = {token for token, entry in tokenizer.added_tokens_decoder.items() if entry.special}
+    control.discard(tokenizer.unk_token_id)
+    data = {index for index, name in enumerate(regions) if name == "query" or name.startswith("doc")}
+    for token, region in zip(ids, region_of.tolist(), strict=True):
+        if region in data and token in control:
+            warnings.warn(
+                f'{regions[region]} holds the control token "{tokenizer.convert_ids_to_tokens(token)}"; '
+                "the model reads it as one, not as text",
+                FloatlensWarning,
+                stacklevel=3,
+            )
+            return

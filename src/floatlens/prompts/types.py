@@ -1,0 +1,141 @@
+"""What goes into a prompt and what comes out of one: `Document`, `Prompt`, and `Dropped` for what did not fit.
+
+These are plain values. They hold no tokenizer and never re-tokenise; everything about tokens is settled when a prompt
+is built, so that whoever reads a region later reads what the model saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from floatlens.errors import FloatlensError
+
+__all__ = [
+    "Document",
+    "DocumentLike",
+    "Dropped",
+    "EvidenceKind",
+    "GoldFate",
+    "Prompt",
+    "as_documents",
+    "region_names",
+]
+
+EvidenceKind: TypeAlias = Literal["answer", "passage", "none"]
+GoldFate: TypeAlias = Literal["kept", "shortened", "dropped", "none"]
+
+
+class Document(BaseModel):
+    """One passage. Example: `Document(title="Paris", text="Paris is the capital of France.", is_gold=True)`"""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    title: str = ""
+    text: str
+    is_gold: bool = False
+
+
+DocumentLike: TypeAlias = Document | str | Mapping[str, Any]
+
+
+def as_documents(items: Iterable[DocumentLike]) -> tuple[Document, ...]:
+    """Documents from documents, bare texts or mappings with the fields of `Document`; a mistake names its position."""
+    if isinstance(items, str | Mapping | Document):
+        raise FloatlensError("documents: expected a list of documents, got a single one; put it in a list")
+    return tuple(_as_document(item, f"documents[{i}]") for i, item in enumerate(items))
+
+
+def _as_document(item: DocumentLike, where: str) -> Document:
+    if isinstance(item, str):
+        item = Document(text=item)
+    elif isinstance(item, Mapping):
+        try:
+            item = Document.model_validate(dict(item))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"])
+            raise FloatlensError(f"{where}, field {field}: {first['msg']}; fields: title, text, is_gold") from None
+    elif not isinstance(item, Document):
+        raise FloatlensError(f"{where}: expected a Document, a text or a mapping, got {type(item).__name__}")
+    if not item.text.strip():
+        raise FloatlensError(f"{where}: the text is empty; leave the document out or give it a text")
+    return item
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What was cut to make a prompt fit: whole documents from the end, then the end of the last one that is left.
+
+    `tokens` is the difference between the full prompt and this one; `shortened` is the index of a document cut inside.
+    """
+
+    documents: int
+    of: int
+    tokens: int
+    shortened: int | None
+    gold: GoldFate
+
+
+@dataclass(frozen=True, eq=False)
+class Prompt:
+    """A built prompt: ids, and for every token the region it belongs to.
+
+    `regions` lists the names in order: bos, query, doc1 .. docN, answer, other. `region_of` (token) indexes into it. No
+    prompt token is "answer": the name is there for the tokens still to be written. `offsets` (token, 2) are character
+    positions in `text`. `evidence` (token) marks what an answer could be copied from; `evidence_kind` says how it was
+    found. `documents` are those in the prompt, as they are after any cut, and `gold` is the first gold one of them.
+
+    Example: `prompt.ids`, `prompt.mask("doc3").sum()`, `prompt.gold_region  # "doc3"`
+    """
+
+    ids: list[int]
+    regions: list[str]
+    region_of: NDArray[np.int16]
+    text: str
+    offsets: NDArray[np.int64]
+    evidence: NDArray[np.bool_]
+    evidence_kind: EvidenceKind = "none"
+    question: str | None = None
+    documents: tuple[Document, ...] = ()
+    gold: int | None = None
+    template: str | None = None
+    chat: bool = False
+    dropped: Dropped | None = None
+
+    def __post_init__(self) -> None:
+        for array in (self.region_of, self.offsets, self.evidence):
+            array.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def index(self, region: str) -> int:
+        """The number that stands for a region in `region_of`."""
+        if region not in self.regions:
+            raise FloatlensError(f"this prompt has no region {region!r}; its regions: {', '.join(self.regions)}")
+        return self.regions.index(region)
+
+    def mask(self, region: str) -> NDArray[np.bool_]:
+        """(token) true where a token belongs to the region."""
+        return np.asarray(self.region_of == self.index(region))
+
+    @property
+    def golds(self) -> tuple[int, ...]:
+        """Every gold document left in the prompt, by 0-based index."""
+        return tuple(i for i, document in enumerate(self.documents) if document.is_gold)
+
+    @property
+    def gold_region(self) -> str | None:
+        """The region name of `gold`, such as "doc3"."""
+        return None if self.gold is None else f"doc{self.gold + 1}"
+
+
+def region_names(documents: int) -> list[str]:
+    """bos, query, doc1 .. docN, answer, other: the same order for every prompt."""
+    return ["bos", "query", *(f"doc{i}" for i in range(1, documents + 1)), "answer", "other"]

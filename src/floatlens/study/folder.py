@@ -1,0 +1,162 @@
+"""The folder of a run: who may write into it, what was asked for, and what is already done.
+
+One process writes at a time. A manifest that asks for something else is refused by the name of the first key that
+differs. It knows nothing of models; items are names, records and files.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from floatlens.errors import FloatlensError
+from floatlens.study.records import Record, append_record, read_records, write_atomically, write_records
+
+__all__ = ["RunFolder"]
+
+_ABSENT = object()
+
+
+class RunFolder:
+    """A run folder that is open for writing; make one with `RunFolder.open`.
+
+    Example: `with RunFolder.open("runs/a") as run: run.settle({"seed": 0}); run.done("00000-ab12")`
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.traces = path / "traces"
+        self.records: dict[str, Record] = {}
+        self._manifest, self._lines = path / "manifest.json", path / "records.jsonl"
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: str | Path) -> Iterator[RunFolder]:
+        """Make the folder if need be, keep others out of it, and read what is there. A foreign folder is refused."""
+        run = cls(Path(path))
+        run._check_place()
+        with _locked(run.path / ".lock", run.path):
+            for left in run.traces.glob(".floatlens-*"):  # what a killed run was writing
+                shutil.rmtree(left)
+            run.records = {record.item: record for record in read_records(run._lines)}
+            yield run
+
+    # -- what was asked for ---------------------------------------------------------------------------------------
+
+    @property
+    def manifest(self) -> dict[str, Any] | None:
+        """What the folder was made for; None in a new one."""
+        if not self._manifest.is_file():
+            return None
+        try:
+            found = json.loads(self._manifest.read_bytes())
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise FloatlensError(f"{self._manifest}: not valid JSON ({error}); start a new folder") from None
+        if not isinstance(found, dict):
+            raise FloatlensError(f"{self._manifest}: not a manifest; start a new folder")
+        return found
+
+    def check(self, manifest: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
+        """Refuse a manifest that differs from the folder's; keys in `free` ("data.path") may differ or be absent."""
+        there = self.manifest
+        if there is None:
+            return
+        manifest = json.loads(json.dumps(manifest))  # as it would be read back
+        key = _first_difference(there, manifest, free)
+        if key is not None:
+            was, now = (_short(_get(side, key)) for side in (there, manifest))
+            raise FloatlensError(
+                f"{self.path}: this run was made with {key} = {was}, now it is {now}; "
+                "give the old value to continue it, or another folder with --out"
+            )
+
+    def settle(self, manifest: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
+        """Check the manifest and write it."""
+        self.check(manifest, free=free)
+        write_atomically(self._manifest, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())
+
+    # -- what is done ---------------------------------------------------------------------------------------------
+
+    def done(self, item: str) -> bool:
+        """Whether an item has its record and its file."""
+        record = self.records.get(item)
+        if record is None or record.status != "done" or record.file is None:
+            return False
+        return (self.path / record.file).is_file()
+
+    def forget(self, again: Callable[[Record], bool]) -> None:
+        """Drop the records of items that will be done again, and repair a torn last line, before new ones come."""
+        self.records = {item: record for item, record in self.records.items() if not again(record)}
+        write_records(self._lines, self.records.values())
+
+    def add(self, record: Record) -> None:
+        """Put an outcome on record; its files are in place already."""
+        append_record(self._lines, record)
+        self.records[record.item] = record
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _check_place(self) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise FloatlensError(f"{self.path}: a run is a folder, and this is a file; give another --out")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            found = {entry.name for entry in self.path.iterdir()} - {".lock", ".manifest.json.new"}
+        except OSError as error:
+            raise FloatlensError(f"{self.path}: cannot be made or read ({error.strerror})") from None
+        if found and "manifest.json" not in found:
+            raise FloatlensError(f"{self.path}: not empty and not a run (no manifest.json); give another --out")
+
+
+def _first_difference(old: Any, new: Any, free: Collection[str], at: str = "") -> str | None:
+    if at in free:
+        return None
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name in dict.fromkeys((*new, *old)):
+            inner = f"{at}.{name}" if at else str(name)
+            found = _first_difference(old.get(name, _ABSENT), new.get(name, _ABSENT), free, inner)
+            if found is not None:
+                return found
+        return None
+    return None if old == new and isinstance(old, bool) == isinstance(new, bool) else at
+
+
+def _get(manifest: Mapping[str, Any], key: str) -> Any:
+    value: Any = manifest
+    for part in key.split("."):
+        value = value.get(part, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+    return value
+
+
+def _short(value: Any) -> str:
+    text = "not set" if value is _ABSENT else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@contextmanager
+def _locked(path: Path, folder: Path) -> Iterator[None]:
+    """Hold the folder's lock. The system takes it back when the process ends, however it ends."""
+    with path.open("ab") as file:
+        if not _lock(file):
+            raise FloatlensError(f"{folder}: another floatlens is writing into it; wait for it, or give another --out")
+        yield
+
+
+def _lock(file: IO[bytes]) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # the latter is how Windows says it
+        return False
+    return True

@@ -1,0 +1,212 @@
+"""A resumable run of traces over examples: settle what was asked for, then trace what is not done yet.
+
+Everything that can be wrong for all items alike is checked before any weights are read. What is wrong with one item is
+put on record and the run goes on. It prints nothing: whoever runs it watches the records go by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import torch
+
+from floatlens.capture import Select, make_probes
+from floatlens.decoding import plan
+from floatlens.decoding.registry import read_settings, sampler_for
+from floatlens.errors import FloatlensError, FloatlensWarning
+from floatlens.prompts import load_template
+from floatlens.study.records import Record
+from floatlens.tracer import DEFAULT_PROBES, trace, versions
+from floatlens.traces.store import SUFFIX
+
+if TYPE_CHECKING:
+    from floatlens.config import TraceConfig, TraceRunConfig
+    from floatlens.facts import Facts
+    from floatlens.models import LanguageModel, Pass
+    from floatlens.prompts import DocumentLike
+    from floatlens.qa import Example
+    from floatlens.study.folder import RunFolder
+    from floatlens.traces import Trace
+
+_Config = TypeVar("_Config", bound="TraceConfig")
+
+__all__ = ["FREE", "Watch", "item_name", "manifest_of", "resolve", "trace_items", "trace_one"]
+
+FREE = (
+    "config.data.limit",
+    "config.data.path",
+    "config.model.device",
+    "config.model.dtype",
+    "data.examples",
+    "loaded.device",
+    "versions",
+)
+"""Keys of a manifest that may change when a run is continued: none of them changes what an item's trace holds, but for
+versions, which every trace records for itself. (What dtype means is settled by `loaded.dtype`.)"""
+
+
+def item_name(index: int, id: str) -> str:
+    """The name of an item and its files: its place, and a digest of its id, which itself may hold anything."""
+    return f"{index:05d}-{hashlib.sha256(id.encode()).hexdigest()[:10]}"
+
+
+# -- before the weights -------------------------------------------------------------------------------------------
+
+
+def resolve(config: _Config, facts: Facts) -> _Config:
+    """The same with nothing left open: sampler, all its settings, probes and layers; refuses what does not fit."""
+    if facts.tokenizer is None:
+        raise FloatlensError(f"{facts.ref} has no tokenizer, so it cannot be given questions")
+    load_template(config.prompt.template)
+    probes = DEFAULT_PROBES if config.capture.probes is None else config.capture.probes
+    make_probes(probes)
+    # of a model, choosing a sampler asks only for what the facts have as well
+    sampler = sampler_for(cast("LanguageModel", facts), config.decoding.sampler)
+    settings = read_settings(sampler, config.decoding.settings)
+    changes = {
+        "decoding": {"sampler": sampler.name, "settings": settings.model_dump(mode="json")},
+        "capture": {
+            "probes": probes,
+            "heads": config.capture.heads,
+            "layers": Select(layers=config.capture.layers).layer_ids(facts.layers),
+        },
+    }
+    return type(config).model_validate(config.model_dump() | changes)
+
+
+def manifest_of(
+    config: TraceRunConfig, facts: Facts, examples: Sequence[Example], before: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """What the run folder puts on record before the first item. `before` is its manifest when a run continues."""
+    manifest: dict[str, Any] = {
+        "kind": "trace",
+        "format": 1,
+        "config": config.model_dump(mode="json"),
+        "template": load_template(config.prompt.template).label,
+        "data": {"sha256": _digest(Path(config.data.path)), "examples": len(examples)},
+        "model": asdict(facts),
+        "versions": versions(),
+    }
+    covered = (before or {}).get("data", {}).get("examples", 0)
+    if before is not None and covered > len(examples):  # a smaller --limit takes nothing back
+        manifest["data"]["examples"] = covered
+        manifest["config"]["data"]["limit"] = before["config"]["data"]["limit"]
+    return manifest
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# -- with the model -----------------------------------------------------------------------------------------------
+
+
+class Watch:
+    """Tells `report` how much of an item is done, pass by pass. Example: `with Watch(model, config, bar.part): …`
+
+    Making one also checks the settings against the loaded model, for all items at once.
+    """
+
+    def __init__(self, model: LanguageModel, config: TraceConfig, report: Callable[[float], None]) -> None:
+        self._model, self._report = model, report
+        self._steps = plan(model, [0], sampler=config.decoding.sampler, **config.decoding.settings).max_steps
+        self._passes = 0
+
+    def begin(self, info: Pass) -> None:
+        """Nothing to say yet."""
+
+    def end(self) -> None:
+        self._passes += 1
+        self._report(self._passes / max(self._steps, 1))
+
+    def restart(self) -> None:
+        """The next pass belongs to another item."""
+        self._passes = 0
+
+    def __enter__(self) -> Watch:
+        self._model.observers.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._model.observers.remove(self)
+
+
+def trace_one(
+    model: LanguageModel,
+    config: TraceConfig,
+    question: str,
+    documents: Iterable[DocumentLike] = (),
+    answers: Iterable[str] = (),
+    gold: int | None = None,
+) -> Trace:
+    """One trace under a resolved configuration; running out of memory becomes an error that says what to do."""
+    try:
+        return trace(
+            model,
+            question=question,
+            documents=documents,
+            gold=gold,
+            answers=answers,
+            probes=config.capture.probes,
+            select=Select(layers=config.capture.layers),
+            heads=config.capture.heads,
+            template=config.prompt.template,
+            chat=config.prompt.chat,
+            sampler=config.decoding.sampler,
+            **config.decoding.settings,
+        )
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise FloatlensError(
+            f"out of memory on {model.device}; try heads=mean, fewer layers or probes, or fewer documents"
+        ) from error
+
+
+def trace_items(
+    model: LanguageModel, config: TraceRunConfig, examples: Sequence[Example], run: RunFolder
+) -> Iterator[Record]:
+    """Trace every example that is not done, and yield its record once it is on disk."""
+    names = {item_name(index, example.id): (index, example) for index, example in enumerate(examples)}
+    open_items = {name: item for name, item in names.items() if not run.done(name)}
+    run.forget(lambda record: record.item in open_items)
+    for name, (index, example) in open_items.items():
+        record = _trace_item(model, config, run, Record(item=name, index=index, id=example.id, status="done"), example)
+        run.add(record)
+        yield record
+
+
+def _trace_item(
+    model: LanguageModel, config: TraceRunConfig, run: RunFolder, blank: Record, example: Example
+) -> Record:
+    began = time.perf_counter()
+    outcome: dict[str, Any] = {"question": example.question}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FloatlensWarning)
+        try:
+            found = trace_one(model, config, example.question, example.documents, example.answers)
+            file = found.save(run.traces / f"{blank.item}{SUFFIX}")
+        except FloatlensError as error:
+            outcome |= {"status": "failed", "error": str(error)}
+        else:
+            outcome |= _described(found) | {"file": file.relative_to(run.path).as_posix()}
+    outcome["seconds"] = round(time.perf_counter() - began, 3)
+    outcome["warnings"] = tuple(str(w.message) for w in caught if issubclass(w.category, FloatlensWarning))
+    return blank.model_copy(update=outcome)
+
+
+def _described(found: Trace) -> dict[str, Any]:
+    decoding, prompt = found.data.attrs["decoding"], found.data.attrs["prompt"]
+    return {
+        "answer": found.answer,
+        "gold": prompt["gold"],
+        "evidence_kind": prompt["evidence_kind"],
+        "dropped_documents": prompt["dropped_documents"],
+        "steps": int(found.data.sizes["step"]),
+        "forward_passes": decoding["forward_passes"],
+    }

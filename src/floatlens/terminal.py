@@ -1,0 +1,176 @@
+"""What the command line says and how: messages, warnings, a progress bar on a terminal and plain lines elsewhere.
+
+Text from data or models is cleaned before it is shown: it never becomes markup and never reaches the terminal as a
+control sequence. Nothing here knows what is being done; rich is imported when a bar or a table is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+from floatlens.errors import FloatlensWarning
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Bar", "clean", "console", "duration", "forgiving_streams", "progress", "say", "visible", "warnings_shown"]
+
+# Control characters, and the marks that let a text reorder the line it stands in; lone surrogates cannot be encoded.
+_UNSAFE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PLAIN_EVERY = 10.0
+
+
+def clean(text: str) -> str:
+    """The text in one line and without anything that could act on a terminal."""
+    return " ".join(_SURROGATE.sub("\ufffd", _UNSAFE.sub("", text)).split())
+
+
+def visible(piece: str) -> str:
+    """A token's text with its spaces and line ends shown: " the" is "␣the"."""
+    marked = piece.replace("\r\n", "⏎").replace("\n", "⏎").replace("\t", "⇥").replace(" ", "␣")
+    return clean(marked) or "∅"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 4.2 s, 2:05, 1:02:05."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def say(message: str) -> None:
+    """One line on stderr under the program's name; a live bar stays below it."""
+    sys.stderr.write(f"floatlens: {clean(message)}\n")
+    sys.stderr.flush()
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that takes no markup from text; lines that go to a file or a pipe are 120 wide."""
+    from rich.console import Console
+
+    terminal = _is_terminal(sys.stderr if stderr else sys.stdout)
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=None if terminal else 120)
+
+
+@contextmanager
+def warnings_shown(*, everything: bool) -> Iterator[None]:
+    """Our warnings as one line each; those of libraries only when `everything` is asked for. Restored after."""
+    with warnings.catch_warnings():
+        if not everything:
+            warnings.simplefilter("ignore")
+        warnings.simplefilter("always", FloatlensWarning)
+        library = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if issubclass(category, FloatlensWarning):
+                say(f"warning: {message}")
+            else:
+                library(message, category, *rest, **named)
+
+        warnings.showwarning = show
+        yield
+
+
+def forgiving_streams() -> None:
+    """A character that the terminal's encoding lacks is replaced, instead of ending the program."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+class Bar:
+    """Progress over items. `part` moves within the item under way, `item` finishes it with a note about it."""
+
+    def __init__(self, total: int, done: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.total, self.done = total, done
+        self._clock = clock
+        self._began, self._fresh = clock(), 0.0
+
+    def part(self, fraction: float) -> None:
+        """How much of the item under way is done, 0 to 1."""
+        self._fresh = int(self._fresh) + min(max(fraction, 0.0), 0.999)
+        self._draw(None)
+
+    def item(self, note: str = "") -> None:
+        """One more item is done."""
+        self.done += 1
+        self._fresh = int(self._fresh) + 1.0
+        self._draw(clean(note))
+
+    def pace(self) -> str:
+        """Rate and time left, from what this session did; empty before anything is known."""
+        elapsed = self._clock() - self._began
+        if self._fresh <= 0 or elapsed <= 0:
+            return ""
+        each = elapsed / self._fresh
+        rate = f"{1 / each:.1f} a second" if each < 0.5 else f"{duration(each)} each"
+        left = (self.total - self.done - self._fresh % 1) * each
+        return rate if self.done >= self.total else f"{rate}, {duration(left)} left"
+
+    def _draw(self, note: str | None) -> None:
+        """Show the state; `note` is None between items."""
+
+
+class _PlainBar(Bar):
+    """A line when ten seconds have passed since the last one."""
+
+    _shown: float | None = None
+
+    def _draw(self, note: str | None) -> None:
+        now = self._clock()
+        if self._shown is None:
+            self._shown = self._began
+        if note is not None and now - self._shown >= _PLAIN_EVERY and self.done < self.total:
+            self._shown = now
+            say(f"{self.done} of {self.total} ({self.pace()})")
+
+
+class _RichBar(Bar):
+    """A bar that redraws itself in place."""
+
+    def __init__(self, total: int, done: int, update: Callable[..., None]) -> None:
+        super().__init__(total, done)
+        self._update = update
+
+    def _draw(self, note: str | None) -> None:
+        fields = {} if note is None else {"note": note}
+        self._update(
+            completed=self.done + self._fresh % 1, count=f"{self.done}/{self.total}", pace=self.pace(), **fields
+        )
+
+
+@contextmanager
+def progress(what: str, total: int, done: int = 0) -> Iterator[Bar]:
+    """A bar over `total` items of which `done` were finished before: drawn on a terminal, plain lines elsewhere."""
+    if not _is_terminal(sys.stderr):
+        yield _PlainBar(total, done)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+
+    columns = (
+        TextColumn(what, markup=False),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[count]}", markup=False),
+        TextColumn("{task.fields[pace]}", markup=False, style="cyan"),
+        TextColumn(
+            "{task.fields[note]}", markup=False, style="dim", table_column=Column(no_wrap=True, overflow="ellipsis")
+        ),
+    )
+    with Progress(*columns, console=console(stderr=True), transient=True) as drawn:
+        task = drawn.add_task("", total=total, completed=done, count=f"{done}/{total}", pace="", note="")
+        yield _RichBar(total, done, lambda **fields: drawn.update(task, **fields))
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")

@@ -1,0 +1,110 @@
+"""Samplers by name, and settings: defaults, limits, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from floatlens.decoding import decode_steps, plan, register, samplers
+from floatlens.errors import FloatlensError
+
+NAMES = {
+    "llada": {"steps", "gen_length", "block_length", "temperature", "cfg_scale", "remasking", "seed"}
+    | {"logits_eos_inf", "confidence_eos_eot_inf"},
+    "dream": {"steps", "gen_length", "alg", "alg_temp", "temperature", "top_p", "top_k", "eps", "seed"},
+    "threshold": {"threshold", "gen_length", "block_length", "temperature", "seed"},
+    "ar": {"gen_length", "temperature", "top_p", "use_cache", "seed"},
+}
+
+
+def test_names_of_samplers_and_settings():
+    assert {name: set(sampler.settings.model_fields) for name, sampler in samplers().items()} == NAMES
+    for sampler in samplers().values():
+        assert all(field.description for field in sampler.settings.model_fields.values())
+
+
+def test_a_name_is_registered_once():
+    with pytest.raises(ValueError, match='"llada" is registered already'):
+        register(samplers()["llada"])
+    with pytest.raises(TypeError):
+        samplers()["llada"] = samplers()["dream"]
+
+
+def test_defaults_follow_gen_length(llada):
+    settings = plan(llada, [5], gen_length=12).settings
+    assert (settings.steps, settings.block_length, settings.blocks, settings.seed) == (12, 12, 1, 0)
+    assert plan(llada, [5]).settings.gen_length == 32
+    assert plan(llada, [5], gen_length=8, steps=None, block_length=None).settings.steps == 8
+
+
+def test_settings_survive_json(llada):
+    settings = plan(llada, [[5], [6]], gen_length=8, steps=4, block_length=2, seed=[3, 4]).settings
+    assert samplers()["llada"].settings.model_validate_json(settings.model_dump_json()) == settings
+
+
+UNKNOWN = [
+    ("llada", {"alg": "entropy"}, 'the sampler "llada" has no setting "alg"; it belongs to dream'),
+    ("arm", {"steps": 3}, 'the sampler "ar" has no setting "steps"; it belongs to dream and llada'),
+    ("llada", {"step": 3}, 'the sampler "llada" has no setting "step"; did you mean "steps"?'),
+    ("llada", {"sampler": "llda"}, 'unknown sampler "llda"; did you mean "llada"?'),
+    ("dream", {"sampler": "nucleus"}, 'unknown sampler "nucleus"; known: ar, dream, llada, threshold'),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "message"), UNKNOWN, ids=[f"{name}-{given}" for name, given, _ in UNKNOWN])
+def test_unknown_names(request, name, given, message):
+    with pytest.raises(FloatlensError) as error:
+        plan(request.getfixturevalue(name), [5], **given)
+    assert str(error.value) == message
+
+
+NUMBER = "input should be a valid integer, unable to parse string as an integer"
+OPEN = "gen_length=0 leaves the number of passes open; set steps"
+WRONG = [
+    ("llada", {"steps": 0}, "steps=0: input should be greater than or equal to 1"),
+    (
+        "llada",
+        {"gen_length": 10, "block_length": 4},
+        "gen_length=10 is not a multiple of block_length=4; use gen_length=8 or 12",
+    ),
+    (
+        "llada",
+        {"gen_length": 8, "block_length": 2, "steps": 3},
+        "steps=3 is not a multiple of the number of blocks=4; use steps=4",
+    ),
+    ("llada", {"block_length": 0}, "block_length=0: input should be greater than or equal to 1"),
+    ("llada", {"gen_length": "many"}, f"gen_length='many': {NUMBER}"),
+    ("llada", {"gen_length": 0}, OPEN),
+    ("llada", {"remasking": "low"}, "remasking='low': input should be 'low_confidence' or 'random'"),
+    (
+        "llada",
+        {"temperature": -1, "cfg_scale": float("inf")},
+        "temperature=-1: input should be greater than or equal to 0; cfg_scale=inf: input should be a finite number",
+    ),
+    ("llada", {"seed": "x"}, f"seed='x': {NUMBER}"),
+    ("llada", {"seed": -4}, "seed=-4: input should be greater than or equal to 0"),
+    ("dream", {"top_p": 0}, "top_p=0: input should be greater than 0"),
+    ("dream", {"gen_length": 0}, OPEN),
+    ("threshold", {"threshold": 1.5}, "threshold=1.5: input should be less than or equal to 1"),
+    ("ar", {"gen_length": 0}, "gen_length=0: input should be greater than or equal to 1"),
+]
+
+
+@pytest.mark.parametrize(("sampler", "given", "message"), WRONG, ids=[f"{name}-{given}" for name, given, _ in WRONG])
+def test_wrong_values(llada, arm, sampler, given, message):
+    with pytest.raises(FloatlensError) as error:
+        plan(arm if sampler == "ar" else llada, [5], sampler=sampler, **given)
+    assert str(error.value) == f'settings of the sampler "{sampler}": {message}'
+
+
+def test_a_sampler_must_fit_the_kind(arm, llada):
+    with pytest.raises(
+        FloatlensError, match=r'"llada" is for masked diffusion models and .* is autoregressive .*: ar$'
+    ):
+        plan(arm, [5], sampler="llada")
+    with pytest.raises(FloatlensError, match=r'"ar" is for autoregressive models .*: dream, llada, threshold$'):
+        plan(llada, [5], sampler="ar")
+
+
+def test_mistakes_are_told_before_the_first_pass(llada):
+    with pytest.raises(FloatlensError):
+        decode_steps(llada, [5], steps=0)  # without asking for a step

@@ -1,0 +1,267 @@
+"""Dream, a2d, masked LMs and causal models: what each family reads, refuses and tells; and how one is picked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from floatlens.errors import FloatlensError
+from floatlens.models import dream, families, load
+from floatlens.models.settings import Settings
+
+IDS = torch.tensor([[5, 9, 13, 40, 41, 8]])
+
+
+def test_the_families_there_are():
+    found = {family.name: (family.kind, family.shift) for family in families()}
+    assert found == {
+        "llada": ("mdm", False),
+        "dream": ("mdm", True),
+        "a2d-llama": ("mdm", False),
+        "a2d-qwen2": ("mdm", False),
+        "a2d-qwen3": ("mdm", False),
+        "masked-lm": ("mdm", False),
+        "causal": ("arm", True),
+    }
+
+
+EXPECTED = {"llada-moe": "llada", "llada": "llada", "dream": "dream"}
+EXPECTED |= {name: name for name in ("a2d-llama", "a2d-qwen2", "a2d-qwen3")}
+
+
+def test_the_family_is_read_off_the_configuration(any_name, tiny_model):
+    model = tiny_model(any_name)
+    assert model.family == EXPECTED.get(any_name, "masked-lm" if model.kind == "mdm" else "causal")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("drem", 'did you mean "dream"'), ("causl", 'did you mean "causal"'), ("xyz", "known: a2d-llama")],
+)
+def test_a_family_that_does_not_exist(name, hint, tiny):
+    with pytest.raises(FloatlensError, match=f"no model family '{name}'; {hint}"):
+        load(tiny("llama"), family=name)
+
+
+# -- Dream --------------------------------------------------------------------------------------------------------
+
+DREAM_7B = {
+    "architectures": ["DreamModel"],
+    "attention_dropout": 0.0,
+    "auto_map": {"AutoModel": "modeling_dream.DreamModel"},
+    "bos_token_id": 151643,
+    "eos_token_id": 151643,
+    "hidden_act": "silu",
+    "hidden_size": 3584,
+    "initializer_range": 0.02,
+    "intermediate_size": 18944,
+    "mask_token_id": 151666,
+    "max_position_embeddings": 131072,
+    "max_window_layers": 28,
+    "model_type": "Dream",
+    "num_attention_heads": 28,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 4,
+    "pad_token_id": 151643,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 1000000.0,
+    "sliding_window": None,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.46.2",
+    "use_cache": True,
+    "use_mrope": False,
+    "use_sliding_window": False,
+    "vocab_size": 152064,
+}
+
+
+def test_the_published_dream_configuration_gives_the_size_of_qwen2_7b():
+    plan = dream.FAMILY.plan(Settings(DREAM_7B, "config.json"))
+    with torch.device("meta"):
+        module = plan.architecture(plan.config)
+    assert sum(parameter.numel() for parameter in module.parameters()) == 7_615_616_512
+    assert plan.config.is_causal is False
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("use_sliding_window", True),
+        ("rope_scaling", {"rope_type": "yarn", "factor": 4.0}),
+        ("rope_parameters", {"rope_type": "linear", "rope_theta": 1e6, "factor": 2.0}),
+        ("attention_bias", False),
+        ("hidden_act", "gelu"),
+        ("head_dim", 32),
+        ("block_size", 32),
+        ("use_mrope", True),
+        ("layer_types", ["full_attention", "full_attention", "sliding_attention"]),
+        ("tie_word_embeddings", "yes"),
+    ],
+)
+def test_dream_refuses_by_name(flag, value, copied):
+    with pytest.raises(FloatlensError, match=rf"config\.json: .*`{flag}`"):
+        load(copied("dream", **{flag: value}))
+
+
+def test_dream_reads_both_spellings_of_the_rotary_base(copied, tiny_model):
+    new = load(copied("dream", rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 1e6}))
+    torch.testing.assert_close(new.forward(IDS), tiny_model("dream").forward(IDS), atol=0, rtol=0)
+    assert new.module.config.rope_parameters["rope_theta"] == 1e6
+
+
+def test_the_dream_family_reads_no_other_type(tiny):
+    with pytest.raises(FloatlensError, match="model_type is 'qwen2'; the dream family reads 'Dream'"):
+        load(tiny("qwen2"), family="dream")
+
+
+# -- a2d ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", ["llama", "qwen2", "qwen3"])
+def test_a_causal_checkpoint_with_a_mask_token_loads_as_a2d(base, copied, tiny_model):
+    folder = copied(base, mask_token_id=90)
+    model = load(folder, family=f"a2d-{base}")
+    assert (model.kind, model.shift, model.mask_id, model.family) == ("mdm", False, 90, f"a2d-{base}")
+    causal, both = tiny_model(base).forward(IDS), model.forward(IDS)
+    assert (both[:, 0] - causal[:, 0]).abs().max() > 1e-3  # row 0 now sees the rest
+    assert load(folder).kind == "arm"  # without family= it stays what its configuration says
+
+
+def test_a_causal_checkpoint_without_a_mask_token_does_not(tiny):
+    with pytest.raises(FloatlensError, match=r"no mask token: .*there is no tokenizer; add `mask_token_id`"):
+        load(tiny("llama"), family="a2d-llama")
+
+
+def test_a2d_refuses_the_wrong_base_and_what_it_does_not_know(copied, tiny):
+    with pytest.raises(FloatlensError, match="model_type is 'qwen2'; the a2d-llama family reads"):
+        load(tiny("qwen2"), family="a2d-llama")
+    with pytest.raises(FloatlensError, match="does not know `bd3lm_block_size`"):
+        load(copied("a2d-llama", bd3lm_block_size=32))
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"), [("use_sliding_window", True), ("layer_types", ["full_attention"] * 2 + ["sliding_attention"])]
+)
+def test_a2d_refuses_sliding_windows(flag, value, copied):
+    with pytest.raises(FloatlensError, match=f"`{flag}`"):
+        load(copied("a2d-qwen2", **{flag: value}))
+
+
+def test_a_mask_token_outside_the_vocabulary(copied):
+    with pytest.raises(FloatlensError, match="mask token 96 lies outside the vocabulary of 96"):
+        load(copied("a2d-llama", mask_token_id=96))
+
+
+# -- masked language models ---------------------------------------------------------------------------------------
+
+
+def test_roberta_counts_positions_as_transformers_does(tiny, tiny_model):
+    """transformers derives them from the padding ids when given none; ours come from the mask. Same logits."""
+    from transformers import RobertaForMaskedLM
+
+    module = RobertaForMaskedLM.from_pretrained(tiny("roberta")).eval()
+    ids = torch.tensor([[5, 9, 13, 40, 1, 1], [7, 8, 9, 10, 11, 12]])
+    mask = (ids != 1).long()
+    with torch.no_grad():
+        expected = module(ids, attention_mask=mask).logits
+    found = tiny_model("roberta").forward(ids, mask)
+    torch.testing.assert_close(found[mask.bool()], expected[mask.bool()], atol=1e-6, rtol=0)
+    assert tiny_model("roberta").position_offset == 2
+
+
+def test_roberta_needs_its_padding_index(copied):
+    folder = copied("roberta")
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"pad_token_id": None}))
+    with pytest.raises(FloatlensError, match="`pad_token_id` is missing, and roberta counts positions from it"):
+        load(folder)
+
+
+def test_leftovers_of_pretraining_are_let_through(copied, tiny_model):
+    folder = copied("bert")
+    tensors = load_file(folder / "model.safetensors")
+    tensors |= {"bert.pooler.dense.weight": torch.zeros(32, 32), "cls.seq_relationship.bias": torch.zeros(2)}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    torch.testing.assert_close(load(folder).forward(IDS), tiny_model("bert").forward(IDS), atol=0, rtol=0)
+
+
+def test_a_discriminator_has_no_masked_head(copied):
+    folder = copied("electra")
+    tensors = load_file(folder / "model.safetensors")
+    kept = {key: value for key, value in tensors.items() if not key.startswith("generator_")}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(FloatlensError, match=r"tensor generator_\S+ of ElectraForMaskedLM is missing"):
+        load(folder)
+
+
+@pytest.mark.parametrize(("flag", "value"), [("is_decoder", True), ("position_embedding_type", "relative_key")])
+def test_masked_lm_refuses_by_name(flag, value, copied):
+    with pytest.raises(FloatlensError, match=f"`{flag}`"):
+        load(copied("bert", **{flag: value}), family="masked-lm")
+
+
+def test_masked_lm_knows_its_types(tiny):
+    with pytest.raises(FloatlensError, match="does not know model_type 'llama'"):
+        load(tiny("llama"), family="masked-lm")
+
+
+# -- causal models ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("llada", "'llada' is a masked diffusion model; leave family= out or give 'llada'"),
+        ("dream", "'Dream' is a masked diffusion model; leave family= out or give 'dream'"),
+        ("a2d-qwen3", "'a2d-qwen3' is a masked diffusion model"),
+        ("bert", "'bert' is a bidirectional encoder; leave family= out or give 'masked-lm'"),
+    ],
+)
+def test_causal_refuses_what_is_not(name, message, tiny):
+    with pytest.raises(FloatlensError, match=message):
+        load(tiny(name), family="causal")
+
+
+@pytest.mark.parametrize("family", [None, "causal"])
+def test_encoder_decoders_are_refused(family, tmp_path):
+    from transformers import BartConfig, T5Config
+
+    for config in (BartConfig(d_model=16), T5Config(d_model=16)):
+        config.save_pretrained(tmp_path)
+        with pytest.raises(FloatlensError, match=f"'{config.model_type}' is an encoder-decoder"):
+            load(tmp_path, family=family)
+
+
+@pytest.mark.parametrize(("flag", "value"), [("is_causal", False), ("use_bidirectional_attention", True)])
+def test_causal_refuses_a_decoder_made_bidirectional(flag, value, copied):
+    with pytest.raises(FloatlensError, match=f"`{flag}` is {json.dumps(value)}"):
+        load(copied("llama", **{flag: value}))
+
+
+@pytest.mark.parametrize("family", [None, "causal", "llada"])
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("llada2_moe", "block-causal"), ("diffusion_gemma", "random tokens"), ("sdar", "block-causal")]
+)
+def test_known_diffusion_models_that_are_not_covered(kind, reason, family, copied):
+    with pytest.raises(FloatlensError, match=f"model_type '{kind}' is not covered: .*{reason}"):
+        load(copied("llama", model_type=kind), family=family)
+
+
+def test_an_unknown_model_type(copied):
+    with pytest.raises(FloatlensError, match="no family reads model_type 'wonder'; pass family= if"):
+        load(copied("llama", model_type="wonder"))
+
+
+def test_an_unknown_model_type_as_causal(copied):
+    with pytest.raises(FloatlensError, match="no causal language model for model_type 'wonder'"):
+        load(copied("llama", model_type="wonder"), family="causal")
+
+
+def test_no_model_type(copied):
+    with pytest.raises(FloatlensError, match="it has no `model_type`"):
+        load(copied("llama", model_type=None))

@@ -1,0 +1,73 @@
+"""A GGUF file as an ARM. The real one is optional (`python tests/fetch_gguf.py`); refusals need no file."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from floatlens.errors import FloatlensError
+from floatlens.models import load
+
+
+def _target() -> Path:
+    spec = importlib.util.spec_from_file_location("fetch_gguf", Path(__file__).parent.parent / "fetch_gguf.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.target()
+
+
+@pytest.mark.gguf
+@pytest.mark.usefixtures("no_network")
+def test_smollm_names_the_capital_of_france():
+    path = _target()
+    if not path.is_file():
+        pytest.skip(f"{path} is absent; run: python tests/fetch_gguf.py")
+    model = load(path)
+    assert (model.kind, model.family, model.shift, model.mask_id) == ("arm", "causal", True, None)
+    assert (model.num_layers, model.num_heads, model.num_kv_heads, model.head_dim) == (30, 9, 3, 64)
+    assert model.dtype == torch.float32
+    tokenizer = model.tokenizer
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "What is the capital of France?"}], tokenize=False, add_generation_prompt=True
+    )
+    ids = torch.tensor([tokenizer(text, add_special_tokens=False)["input_ids"]])
+    cache, written = model.new_cache(), []
+    for _ in range(10):
+        row = model.forward(ids, logits_at=torch.tensor([-1]), cache=cache)
+        written.append(int(row[0, 0].argmax()))
+        if written[-1] in model.eos_ids:
+            break
+        ids = torch.tensor([written[-1:]])
+    assert tokenizer.decode(written, skip_special_tokens=True) == "The capital of France is Paris."
+    assert written[-1] in model.eos_ids
+
+
+def test_no_such_file():
+    with pytest.raises(FloatlensError, match=r"absent\.gguf: no such file"):
+        load("absent.gguf")
+
+
+def test_a_file_that_is_not_gguf(tmp_path):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(FloatlensError, match="not a GGUF file"):
+        load(path)
+
+
+def test_a_cut_file(tmp_path):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + bytes(8))
+    with pytest.raises(FloatlensError, match=r"model\.gguf: transformers cannot load it"):
+        load(path)
+
+
+def test_what_does_not_go_with_a_file(tmp_path):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF")
+    with pytest.raises(FloatlensError, match="family 'causal', not 'llada'"):
+        load(path, family="llada")
+    with pytest.raises(FloatlensError, match="revision= is for hub repositories"):
+        load(path, revision="main")
