@@ -20,7 +20,7 @@ help:  ## list the targets
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing floatlens and what it needs into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install -qq --no-compile -c constraints.txt -e '.[dev,gguf]'
+	@$(BIN)/python -m pip install -qq --no-compile -c constraints.txt -e '.[dev,fast,gguf]'
 	@touch $(STAMP)
 
 setup: $(STAMP)  ## make .venv and install the package with the tested versions

@@ -1,7 +1,7 @@
 """The command line: thin commands over the library, and the one place where errors become lines and exit codes.
 
-0 done; 1 some items failed; 2 something given is wrong; 70 a bug of ours; 130 stopped by Ctrl-C. Everything heavy is
-imported inside the commands, so that `--help` answers at once. No command computes anything itself.
+0 done; 1 some items failed; 2 something given is wrong; 70 a bug of ours; 130 stopped by Ctrl-C (typer turns the
+interrupt into it). Everything heavy is imported inside the commands, so that `--help` answers at once.
 """
 
 from __future__ import annotations
@@ -64,12 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings_shown(everything=debug):
             code = app(args, prog_name="floatlens", standalone_mode=False, obj=args)
         return code if isinstance(code, int) else 0
-    except typer.Abort:  # Ctrl-C where no command had anything to say about it
-        say("stopped")
-        return 130
-    except BrokenPipeError:  # the reader of our output has gone: `floatlens show … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    except typer.Abort as abort:  # how typer passes on an EOFError, which no command of ours waits for
+        return _report(EOFError(str(abort.__cause__)))
     except Exception as error:
         if debug and not isinstance(error, _UsageError):
             raise
@@ -142,7 +138,7 @@ def models(
 def show(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A .zarr.zip file.", show_default=False)],
     step: Annotated[int | None, typer.Option(help="Attention of this step instead of the mean.")] = None,
-    top: Annotated[int, typer.Option(help="Keys to name in each layer.", min=1)] = 4,
+    top: Annotated[int, typer.Option(help="Keys to name in each layer.", min=1)] = 3,
     debug: Debug = False,
 ) -> None:
     """Show what a trace file holds, and for every layer the keys that receive most attention."""
@@ -159,7 +155,7 @@ def show(
     out.print(answer_view(opened))
     out.print()
     if "received" in opened.data.variables:
-        out.print(layers_view(opened, step=step, top=top))
+        out.print(layers_view(opened, step=step, top=top, width=out.width))
     else:
         out.print("no received attention in it: it was traced without the probe received")
 

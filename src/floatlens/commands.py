@@ -38,7 +38,7 @@ def trace_question(
     if out.exists():
         raise FloatlensError(f"--out {out}: it is already there; remove it or give another name")
     facts = _look(config)
-    from floatlens.study.tracing import Watch, resolve, trace_one
+    from floatlens.study.tracing import Watch, resolve, trace_one, uninterrupted
 
     config = resolve(config, facts)
     model = _load(config)
@@ -46,7 +46,8 @@ def trace_question(
         found = trace_one(model, config, question, documents, gold=gold)
     from floatlens.views import answer_view
 
-    found.save(out)
+    with uninterrupted():
+        found.save(out)
     screen = console()
     screen.print(answer_view(found))
     screen.print(clean(f"\nsaved as {out}; look at it with: {shlex.join(['floatlens', 'show', str(out)])}"))
@@ -54,12 +55,25 @@ def trace_question(
 
 def trace_data(config: TraceRunConfig, out: Path, command: Sequence[str] = ()) -> int:
     """A file of questions into a run folder; returns the exit code. `command` is what the user can repeat."""
+    session = _Session(out)
+    try:
+        _run(config, out, session)
+    except KeyboardInterrupt:
+        again = shlex.join(command) if command else "run the same command again"
+        say(f"stopped with {session.done} of {session.total or 'all'} done; to continue: {again}")
+        return 130
+    return session.summary()
+
+
+def _run(config: TraceRunConfig, out: Path, session: _Session) -> None:
     from floatlens.qa import read_examples
 
-    data = config.data
-    examples = list(read_examples(data.path, limit=data.limit, skip_bad=data.skip_bad))
     if out.name.endswith(_SUFFIX):
         raise FloatlensError(f"--out {out}: with --data it is a folder; give a name without {_SUFFIX}")
+    data = config.data
+    examples = list(read_examples(data.path, limit=data.limit, skip_bad=data.skip_bad))
+    session.total = len(examples)
+    say(f"{_questions(len(examples))} from {data.path}")
     facts = _look(config)
     from floatlens.study import RunFolder
     from floatlens.study.tracing import FREE, item_name, manifest_of, resolve
@@ -68,22 +82,14 @@ def trace_data(config: TraceRunConfig, out: Path, command: Sequence[str] = ()) -
     with RunFolder.open(out) as run:
         manifest = manifest_of(config, facts, examples, before=run.manifest)
         run.check(manifest, free=(*FREE, "loaded"))
-        done = sum(run.done(item_name(index, example.id)) for index, example in enumerate(examples))
-        before = f", {done} of them done before" if done else ""
-        say(f"{len(examples)} questions from {data.path}{before}")
-        session = _Session(out, len(examples), done)
-        if done == len(examples):
-            return session.summary()
-        try:
-            model = _load(config)
-            loaded = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
-            run.settle(manifest | {"loaded": loaded}, free=FREE)
-            _trace_all(model, config, examples, run, session)
-        except KeyboardInterrupt:
-            again = shlex.join(command) if command else "run the same command again"
-            say(f"stopped with {session.done} of {len(examples)} done; to continue: {again}")
-            return 130
-    return session.summary()
+        session.begin(sum(run.done(item_name(index, example.id)) for index, example in enumerate(examples)))
+        if session.done == len(examples):
+            return
+        _warn_of_versions(run.manifest, manifest)
+        model = _load(config)
+        loaded = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
+        run.settle(manifest | {"loaded": loaded}, free=FREE)
+        _trace_all(model, config, examples, run, session)
 
 
 def _trace_all(
@@ -97,12 +103,28 @@ def _trace_all(
             watch.restart()
 
 
+def _warn_of_versions(before: dict[str, Any] | None, now: dict[str, Any]) -> None:
+    """A run may go on under other versions, since every trace records its own; but not unnoticed."""
+    if before is None:
+        return
+    old, new = before.get("versions", {}), now["versions"]
+    changed = [f"{name} {old.get(name)} before, {new[name]} now" for name in new if old.get(name) != new[name]]
+    if changed:
+        say(f"warning: this run continues under other versions: {'; '.join(changed)}")
+
+
 class _Session:
     """Counts what became of the items, and says what a user should know at once."""
 
-    def __init__(self, out: Path, total: int, done: int) -> None:
-        self.out, self.total, self.done = out, total, done
-        self._before, self._failed, self._warned = done, 0, 0
+    def __init__(self, out: Path) -> None:
+        self.out, self.total, self.done = out, 0, 0
+        self._before, self._failed, self._warned = 0, 0, 0
+
+    def begin(self, done: int) -> None:
+        """How many were done before this session."""
+        self.done = self._before = done
+        if done:
+            say(f"{done} of them done before")
 
     def take(self, record: Record, bar: Bar) -> None:
         """One more record: the bar moves, failures and the first warnings are said."""
@@ -126,7 +148,7 @@ class _Session:
 
     def summary(self) -> int:
         """The last line, on stdout; and the exit code."""
-        parts = [f"{self.done} of {self.total} questions traced in {self.out}"]
+        parts = [f"{self.done} of {_questions(self.total)} traced in {self.out}"]
         if self._before:
             parts.append(f"{self._before} of them before")
         if self._warned:
@@ -135,6 +157,10 @@ class _Session:
             parts.append(f"{self._failed} failed, see {self.out / 'records.jsonl'}")
         sys.stdout.write(clean("; ".join(parts)) + "\n")
         return 1 if self._failed else 0
+
+
+def _questions(count: int) -> str:
+    return "1 question" if count == 1 else f"{count} questions"
 
 
 def _look(config: TraceConfig) -> Facts:

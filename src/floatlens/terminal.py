@@ -19,6 +19,7 @@ from floatlens.errors import FloatlensWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 __all__ = ["Bar", "clean", "console", "duration", "forgiving_streams", "progress", "say", "visible", "warnings_shown"]
 
@@ -136,17 +137,16 @@ class _PlainBar(Bar):
 
 
 class _RichBar(Bar):
-    """A bar that redraws itself in place."""
+    """A bar that redraws itself in place, with the last note below it."""
 
-    def __init__(self, total: int, done: int, update: Callable[..., None]) -> None:
+    def __init__(self, total: int, done: int, update: Callable[..., None], note: Text) -> None:
         super().__init__(total, done)
-        self._update = update
+        self._update, self._note = update, note
 
     def _draw(self, note: str | None) -> None:
-        fields = {} if note is None else {"note": note}
-        self._update(
-            completed=self.done + self._fresh % 1, count=f"{self.done}/{self.total}", pace=self.pace(), **fields
-        )
+        if note is not None:
+            self._note.plain = note
+        self._update(completed=self.done + self._fresh % 1, count=f"{self.done}/{self.total}", pace=self.pace())
 
 
 @contextmanager
@@ -155,21 +155,18 @@ def progress(what: str, total: int, done: int = 0) -> Iterator[Bar]:
     if not _is_terminal(sys.stderr):
         yield _PlainBar(total, done)
         return
+    from rich.console import Group
+    from rich.live import Live
     from rich.progress import BarColumn, Progress, TextColumn
-    from rich.table import Column
+    from rich.text import Text
 
-    columns = (
-        TextColumn(what, markup=False),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[count]}", markup=False),
-        TextColumn("{task.fields[pace]}", markup=False, style="cyan"),
-        TextColumn(
-            "{task.fields[note]}", markup=False, style="dim", table_column=Column(no_wrap=True, overflow="ellipsis")
-        ),
-    )
-    with Progress(*columns, console=console(stderr=True), transient=True) as drawn:
-        task = drawn.add_task("", total=total, completed=done, count=f"{done}/{total}", pace="", note="")
-        yield _RichBar(total, done, lambda **fields: drawn.update(task, **fields))
+    screen = console(stderr=True)
+    words = [TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("count", "pace")]
+    bar = Progress(TextColumn(what, markup=False), BarColumn(), *words, console=screen)
+    task = bar.add_task("", total=total, completed=done, count=f"{done}/{total}", pace="")
+    note = Text(style="dim", no_wrap=True, overflow="ellipsis")
+    with Live(Group(bar, note), console=screen, transient=True, refresh_per_second=8):
+        yield _RichBar(total, done, lambda **fields: bar.update(task, **fields), note)
 
 
 def _is_terminal(stream: TextIO) -> bool:

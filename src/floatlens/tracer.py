@@ -167,7 +167,7 @@ def _dataset(
             dims = _dims(name, heads)
             stacked = store.stack()[:, 0]
             arrays[name] = (dims, stacked[..., :length] if dims[-1] in ("key", "query") else stacked)
-    coords: dict[str, Any] = {"step": np.array(recorder.steps or range(len(steps))), "layer": np.array(recorder.layers)}
+    coords: dict[str, Any] = {"step": np.array(recorder.steps, dtype=np.int64), "layer": np.array(recorder.layers)}
     if heads == "all" or any(name in BY_PROBE["answer_rows"] for name in recorder.specs):
         coords["head"] = np.array(recorder.heads)
     for probe in recorder.probes:

@@ -27,7 +27,6 @@ __all__ = ["answer_view", "facts_view", "families_view", "layers_view", "trace_v
 
 KINDS = {"arm": "autoregressive", "mdm": "masked diffusion"}
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_CELLS = 32
 
 
 def _pairs(rows: Iterable[tuple[str, str | Text]]) -> Table:
@@ -51,12 +50,12 @@ def _columns(*titles: str) -> Table:
 
 
 def families_view(families: Sequence[Family]) -> Table:
-    """The families: kind, whose logits decide a position, and what they read."""
-    table = _columns("family", "kind", "a position is decided by")
+    """The families: their kind, whether the logits of a row decide the next position (shifted), what they read."""
+    table = _columns("family", "kind", "logits")
     table.add_column("reads", overflow="fold")
     for family in families:
-        row = "the row before it" if family.shift else "its own row"
-        table.add_row(Text(family.name, style="bold"), KINDS[family.kind], row, Text(family.about))
+        logits = "shifted" if family.shift else "unshifted"
+        table.add_row(Text(family.name, style="bold"), KINDS[family.kind], logits, Text(family.about))
     return table
 
 
@@ -73,7 +72,7 @@ def facts_view(facts: Facts) -> Table:
         ("heads", heads),
         ("vocabulary", f"{facts.vocabulary:,}"),
         ("context", "not stated" if facts.context is None else f"{facts.context:,} tokens"),
-        ("decided by", "the row before a position" if facts.shift else "a position's own row"),
+        ("logits", "shifted: row i decides position i + 1" if facts.shift else "unshifted: row i decides position i"),
     ]
     if facts.mask_id is not None:
         rows.append(("mask token", f"{facts.mask_id}" + (f" {facts.mask_text}" if facts.mask_text else "")))
@@ -97,7 +96,8 @@ def answer_view(trace: Trace) -> Table:
 def trace_view(trace: Trace, where: str) -> Table:
     """Where a trace comes from and what it holds."""
     attrs, model = trace.data.attrs, trace.model
-    heads = f"{model['heads']} heads" + (f" on {model['kv_heads']}" if model["kv_heads"] != model["heads"] else "")
+    heads = _count(model["heads"], "head") + (f" on {model['kv_heads']}" if model["kv_heads"] != model["heads"] else "")
+    sizes = (model["family"], KINDS[model["kind"]], _count(model["layers"], "layer"), heads, model["dtype"])
     decoding = attrs["decoding"]
     settings = ", ".join(f"{name} {value}" for name, value in decoding["settings"].items())
     versions = ", ".join(f"{name} {attrs['versions'][name]}" for name in ("floatlens", "torch", "transformers"))
@@ -106,8 +106,8 @@ def trace_view(trace: Trace, where: str) -> Table:
         [
             ("trace", where),
             ("model", f"{model['ref']}{revision}"),
-            ("", f"{model['family']}, {KINDS[model['kind']]}, {model['layers']} layers, {heads}, {model['dtype']}"),
-            ("decoded by", f"{decoding['sampler']} in {decoding['forward_passes']} forward passes"),
+            ("", ", ".join(sizes)),
+            ("decoded by", f"{decoding['sampler']} in {_count(decoding['forward_passes'], 'forward pass')}"),
             ("", settings),
             ("prompt", _prompt_line(trace)),
             *_held(trace),
@@ -137,7 +137,7 @@ def _held(trace: Trace) -> list[tuple[str, str]]:
     from floatlens.traces.schema import BY_PROBE
 
     sizes = trace.data.sizes
-    lines = [("sizes", ", ".join(f"{sizes[dim]} {dim}s" for dim in ("step", "layer", "head", "key") if dim in sizes))]
+    lines = [("sizes", ", ".join(_count(sizes[dim], dim) for dim in ("step", "layer", "head", "key") if dim in sizes))]
     for probe, table in BY_PROBE.items():
         names = [name for name in table if name in trace.data.variables]
         if names:
@@ -156,15 +156,22 @@ def _bytes(count: int) -> str:
     return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"
 
 
-def layers_view(trace: Trace, *, step: int | None = None, top: int = 4) -> Table:
+def layers_view(trace: Trace, *, step: int | None = None, top: int = 3, width: int = 120) -> Table:
     """For each layer where attention goes: a strip over the sequence, and the keys that receive most."""
     shares = _shares(trace, step)
-    over = f"step {step}" if step is not None else f"{trace.data.sizes['step']} steps"
-    table = _columns("layer", f"received, mean of heads and {over}")
+    cells = 32 if width >= 110 else 16
+    table = _columns("layer", "first key to last", *("top keys" if i == 0 else "" for i in range(top)))
     table.columns[0].justify = "right"
-    table.add_column(f"top {top} keys: share, token, position, region", overflow="ellipsis", no_wrap=True)
     for layer, share in zip(trace.data["layer"].values.tolist(), shares, strict=True):
-        table.add_row(str(layer), _strip(share), _top(trace, share, top))
+        table.add_row(str(layer), _strip(share, cells), *_top(trace, share, top))
+    heads = "heads" if trace.data.attrs["heads"] == "mean" else _count(trace.data.sizes["head"], "head")
+    when = (
+        f", mean over {_count(trace.data.sizes['step'], 'step')} and "
+        if step is None
+        else f" in step {step}, mean over "
+    )
+    table.title = Text(f"attention received{when}{heads}; keys as share, token, position, region", style="default")
+    table.title_justify = "left"
     return table
 
 
@@ -186,22 +193,24 @@ def _shares(trace: Trace, step: int | None) -> NDArray[np.float64]:
     return shares
 
 
-def _strip(share: NDArray[np.float64]) -> Text:
+def _strip(share: NDArray[np.float64], cells: int) -> Text:
     """The sequence from left to right in a few cells, each as high as its share compared with the highest."""
     import numpy as np
 
-    cells = np.array([part.sum() for part in np.array_split(share, min(_CELLS, len(share)))])
-    height = np.ceil(cells / max(cells.max(), 1e-12) * len(_BLOCKS)).astype(int).clip(1, len(_BLOCKS))
+    parts = np.array([part.sum() for part in np.array_split(share, min(cells, len(share)))])
+    height = np.ceil(parts / max(parts.max(), 1e-12) * len(_BLOCKS)).astype(int).clip(1, len(_BLOCKS))
     return Text("".join(_BLOCKS[h - 1] for h in height), style="green")
 
 
-def _top(trace: Trace, share: NDArray[np.float64], count: int) -> Text:
-    tokens, regions = trace.tokens, trace.regions
-    region_of = trace.data["region_of"].values
-    line = Text()
+def _top(trace: Trace, share: NDArray[np.float64], count: int) -> list[Text]:
+    tokens, region_of = trace.tokens, trace.data["region_of"].values
+    cells = []
     for position in (-share).argsort(kind="stable")[:count].tolist():
         token = visible(tokens[position]) if tokens else f"id {int(trace.data['final'].values[position])}"
-        line.append(f"{share[position]:6.1%} ")
-        line.append(token, style="bold")
-        line.append(f" {position} {regions[int(region_of[position])]} ", style="dim")
-    return line
+        region = trace.regions[int(region_of[position])]
+        cells.append(Text.assemble(f"{share[position]:5.1%} ", (token, "bold"), (f" {position} {region}", "dim")))
+    return cells
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"

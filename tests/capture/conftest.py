@@ -129,20 +129,25 @@ def padded() -> Callable[..., Tensor]:
     return make
 
 
-class _Blocks:
-    """A workspace that cuts blocks of exactly (rows, units), however small."""
-
-    def __new__(cls, rows: int, units: int) -> Any:
-        from floatlens.capture import Workspace
-
-        class Exactly(Workspace):
-            def shape(self, queries: int, keys: int, groups: int) -> tuple[int, int]:
-                return min(rows, queries), units
-
-        return Exactly()
-
-
 @pytest.fixture(scope="session")
-def blocks() -> Callable[[int, int], Any]:
-    """`blocks(1, 1)`: one query of one key/value head at a time."""
-    return _Blocks
+def blocks() -> Callable[..., Any]:
+    """`blocks(1, 1)`: a workspace that cuts blocks of exactly (rows, units): one query of one key/value head."""
+    from floatlens.capture import Workspace
+
+    class Exactly(Workspace):
+        def __init__(self, rows: int, units: int, kernel: str | None = None) -> None:
+            super().__init__(kernel=kernel)
+            self.cut = rows, units
+
+        def shape(self, queries: int, keys: int, groups: int) -> tuple[int, int]:
+            return min(self.cut[0], queries), self.cut[1]
+
+    return Exactly
+
+
+@pytest.fixture(params=["torch", "numba"])
+def kernel(request: pytest.FixtureRequest) -> str:
+    """Both ways to compute a block."""
+    if request.param == "numba":
+        pytest.importorskip("numba")
+    return str(request.param)

@@ -123,7 +123,11 @@ def compare(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, seen: Tensor, work
 @pytest.mark.parametrize("side", [None, "left", "right"])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_pattern_padding_and_block_shape(
-    pattern: str, side: str | None, size: tuple[int, int], blocks: Callable[..., Workspace], padded: Callable[..., Tensor]
+    pattern: str,
+    side: str | None,
+    size: tuple[int, int],
+    blocks: Callable[..., Workspace],
+    padded: Callable[..., Tensor],
 ) -> None:
     q, k, v = tensors(3, 4, 2, 11, 11)
     real = None if side is None else padded(11, [0, 4, 1], side)

@@ -25,7 +25,9 @@ PROBES = ("received", "entropy", "flow", "qk", "extremes")
 class Case:
     """One captured pass over three samples, and what the witness saw of the same pass."""
 
-    def __init__(self, recorder: Recorder, layers: list[Any], ids: Tensor, real: np.ndarray, layout: Layout, model: Any):
+    def __init__(
+        self, recorder: Recorder, layers: list[Any], ids: Tensor, real: np.ndarray, layout: Layout, model: Any
+    ):
         self.layers, self.real, self.layout = layers, real, layout
         self.masked = (ids.numpy() == model.mask_id) & real if model.kind == "mdm" else np.zeros_like(real)
         self.found = {name: store.stack()[0] for name, store in recorder.variables.items()}
@@ -178,9 +180,9 @@ def test_qk_column_means(name: str, side: str | None, run: Callable[..., Case]) 
                 if not rows:
                     assert np.isnan(got).all(), (b, h, j, got)
                     continue
-                dots = [float(seen.query[b, h, i] @ keys[b, h, j]) for i in rows]
-                norms = [float(np.linalg.norm(seen.query[b, h, i]) * np.linalg.norm(keys[b, h, j])) for i in rows]
-                cosines = [d / n for d, n in zip(dots, norms, strict=True)]
+                dots = seen.query[b, h, rows] @ keys[b, h, j]
+                norms = np.linalg.norm(seen.query[b, h, rows], axis=-1) * np.linalg.norm(keys[b, h, j])
+                cosines = dots / norms
                 size = max(norms)
                 assert got[0] == pytest.approx(np.mean(dots), abs=1e-5 * size)
                 assert got[1] == pytest.approx(np.mean(cosines), abs=1e-5)

@@ -1,4 +1,4 @@
-"""A tiny LLaDA checkpoint that can be asked in words: the golden one, a longer context and a tokenizer of characters."""
+"""A tiny LLaDA checkpoint that can be asked in words: the golden one with more room and a tokenizer of characters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def write_tokenizer(folder: Path) -> None:
     backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     backend.save(str(folder / "tokenizer.json"))
     names_of = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **names_of}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **names_of})
+    )
 
 
 @pytest.fixture(scope="session")

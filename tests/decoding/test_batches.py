@@ -67,11 +67,12 @@ def test_every_family_together_as_alone(tiny_model, any_name, prompts, padding):
 
 
 def test_rows_of_a_shifted_model_start_at_its_own_first_token(dream):
-    """With an empty prompt in a left-padded batch, the sample's first row serves its first two positions."""
-    together = decode(dream, [[], [7, 8, 9]], gen_length=4, steps=2, alg="maskgit_plus")
-    alone = decode(dream, [], gen_length=4, steps=2, alg="maskgit_plus")
+    """With a mask in first place and padding before it, that place is decided by its own row."""
+    ours, other = [dream.mask_id, 5], [7, 8, 9, 4, 6]
+    together = decode(dream, [ours, other], gen_length=4, steps=2, alg="maskgit_plus")
+    alone = decode(dream, ours, gen_length=4, steps=2, alg="maskgit_plus")
     assert trajectory(together, 0)[0] == trajectory(alone, 0)[0]
-    assert together.canvas.rows[0].tolist() == [-1, -1, -1, 3, 3, 4, 5]
+    assert together.canvas.rows[0].tolist() == [-1, -1, -1, 3, -1, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ __all__ = ["as_markdown", "rows", "save"]
 HEADER = ("T", "steps", "plain, s per step", "ours ÷ plain", "ours ÷ eager", "eager ÷ plain", "memory of capture")
 
 _LEGEND = (
-    "Ratios are of the time per step: median (smallest–largest) over rounds. plain: sdpa and all logits at each step, as "
-    "in the published samplers. eager: output_attentions=True reduced to received. ours: received, entropy, flow, "
+    "Ratios are of the time per step: median (smallest–largest) over rounds. plain: sdpa and all logits at each step, "
+    "as in the published samplers. eager: output_attentions=True reduced to received. ours: received, entropy, flow, "
     "answer_rows and qk of every step, layer and head. Memory: peak of ours over the same decoder without capture."
 )
 

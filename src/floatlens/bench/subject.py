@@ -7,6 +7,7 @@ step), so that the comparison is with what people run today and not with a straw
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -82,7 +83,7 @@ def lean(model: LanguageModel, prompt: Tensor, steps: int) -> None:
 
 def ours(model: LanguageModel, prompt: Tensor, steps: int) -> None:
     """floatlens's decoder with received, entropy, flow, answer_rows and qk of every step, layer and head."""
-    settings = {"sampler": "llada", "gen_length": GENERATED, "steps": steps}
+    settings: dict[str, Any] = {"sampler": "llada", "gen_length": GENERATED, "steps": steps}
     canvas = plan(model, prompt, **settings)
     layout = layout_of(_regions(len(prompt)), canvas)
     with capture(model, PROBES, layout=layout, steps=steps, length=canvas.length) as recorder:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from floatlens.capture.attention import Block, Workspace
+from floatlens.capture.attention import Block
 from floatlens.capture.edit import Edit, Site
 from floatlens.capture.probe import Layer, Layout, Mean, Probe, make_probes, probe_names, register
 from floatlens.capture.probes import QK, AnswerRows, Entropy, Extremes, Flow, Matrix, Received
 from floatlens.capture.recorder import Recorder
 from floatlens.capture.select import Select
 from floatlens.capture.session import capture
+from floatlens.capture.soften import Workspace
 
 __all__ = [
     "QK",

@@ -6,25 +6,27 @@ every reduction is a matmul that carries 1/Z with it. No (query, key) matrix out
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from floatlens.capture.classes import QueryClasses
 from floatlens.capture.mask import HIDDEN, BlockMask
+from floatlens.capture.soften import Workspace, class_columns, soften
 
-__all__ = ["Block", "Workspace", "attend"]
-
-LOG2E = math.log2(math.e)
+__all__ = ["Block", "attend"]
 
 
 @dataclass(frozen=True)
 class Block:
     """Some queries of some heads with all their visible keys. Tensors: (batch, head, query, key) and shorter.
 
-    `exp` × `inverse`[..., None] are the attention weights; `entropy` is that of each row in nats, when asked for.
+    `exp` × `inverse`[..., None] are the attention weights; `entropy` is that of each row in nats, and `columns` (batch,
+    head, class, key) sums the weights over the queries of each class that the block meets, when they were asked for.
     """
 
     batch: slice
@@ -32,7 +34,8 @@ class Block:
     queries: slice
     exp: Tensor
     inverse: Tensor
-    entropy: Tensor | None
+    entropy: Tensor | None = None
+    columns: Tensor | None = None
 
     @property
     def keys(self) -> int:
@@ -43,36 +46,6 @@ class Block:
         exp = self.exp if queries is None else self.exp.index_select(2, queries)
         inverse = self.inverse if queries is None else self.inverse.index_select(2, queries)
         return exp * inverse.unsqueeze(-1)
-
-    def column_sums(self, picks: Tensor) -> Tensor:
-        """Σ over queries of picks[batch, pick, query] × weight → (batch, head, pick, key)."""
-        batch, heads, queries, keys = self.exp.shape
-        scaled = picks.unsqueeze(1) * self.inverse.unsqueeze(2)
-        flat = torch.bmm(scaled.reshape(batch * heads, -1, queries), self.exp.view(batch * heads, queries, keys))
-        return flat.view(batch, heads, -1, keys)
-
-
-class Workspace:
-    """Two buffers that every block of every layer reuses, and the block shape that fits them."""
-
-    def __init__(self, block_bytes: int = 8 << 20, rows: int = 256) -> None:
-        self.block_bytes = block_bytes
-        self.rows = rows
-        self._buffers: dict[tuple[str, torch.device], Tensor] = {}
-
-    def shape(self, queries: int, keys: int, groups: int) -> tuple[int, int]:
-        """(rows, units): how many queries, and how many (sample, key/value head) pairs, one block holds."""
-        budget = max(1, self.block_bytes // (4 * keys * groups))
-        rows = min(queries, max(16, min(self.rows, budget)))
-        return rows, max(1, budget // rows)
-
-    def buffer(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
-        size = math.prod(shape)
-        held = self._buffers.get((name, device))
-        if held is None or held.numel() < size:
-            held = torch.empty(size, device=device)
-            self._buffers[name, device] = held
-        return held[:size].view(tuple(shape))
 
 
 Edit = Callable[[slice, slice, slice, Tensor], Tensor]
@@ -88,7 +61,9 @@ def attend(
     softcap: float | None = None,
     workspace: Workspace,
     visit: Callable[[Block], None] | None = None,
+    classes: QueryClasses | None = None,
     with_entropy: bool = False,
+    needed: NDArray[np.bool_] | None = None,
     edit_logits: Edit | None = None,
     edit_weights: Edit | None = None,
 ) -> Tensor:
@@ -101,25 +76,29 @@ def attend(
     groups = heads // key.shape[1]
     grouped = query.float().reshape(batch, -1, groups, queries, dim)
     keys, values = key.float().contiguous(), value.float().contiguous()
-    out = torch.empty(batch, heads, queries, values.shape[-1], device=query.device)
+    blank = torch.empty if needed is None else torch.zeros
+    out = blank(batch, heads, queries, values.shape[-1], device=query.device)
     rows, units = workspace.shape(queries, keys.shape[2], groups)
     for b, h in _units(batch, keys.shape[1], units):
         k, v = keys[b, h].flatten(0, 1), values[b, h].flatten(0, 1)
         span = slice(h.start * groups, h.stop * groups)
         for start in range(0, queries, rows):
-            stop = min(start + rows, queries)
-            seen = mask.key_stop(stop)
-            logits = _logits(grouped[b, h, :, start:stop], k[:, :seen], scaling, softcap, workspace)
-            mask.hide(logits, start, stop, b, span)
+            part = slice(start, min(start + rows, queries))
+            seen = mask.key_stop(part.stop)
+            logits = _logits(grouped[b, h, :, part], k[:, :seen], scaling, softcap, workspace)
+            mask.hide(logits, part.start, part.stop, b, span)
             if edit_logits is not None:
-                logits = edit_logits(b, span, slice(start, stop), logits).clamp_(min=HIDDEN)
-            exp, inverse, entropy = _softmax(logits, with_entropy, workspace)
+                logits = edit_logits(b, span, part, logits).clamp_(min=HIDDEN)
+            plain = edit_weights is None
+            found = soften(logits, classes if plain else None, b, part, with_entropy and plain, workspace)
+            block = Block(b, span, part, *found)
             if edit_weights is not None:
-                exp, inverse, entropy = _edited(edit_weights, b, span, slice(start, stop), exp, inverse, with_entropy)
-            mixed = torch.bmm(exp.view(k.shape[0], -1, seen), v[:, :seen]).view(*exp.shape[:3], -1)
-            torch.mul(mixed, inverse.unsqueeze(-1), out=out[b, span, start:stop])
+                block = _edited(edit_weights, block, classes, with_entropy)
+            if needed is None or needed[part].any():
+                mixed = torch.bmm(block.exp.view(k.shape[0], -1, seen), v[:, :seen]).view(*block.exp.shape[:3], -1)
+                torch.mul(mixed, block.inverse.unsqueeze(-1), out=out[b, span, part])
             if visit is not None:
-                visit(Block(b, span, slice(start, stop), exp, inverse, entropy))
+                visit(block)
     return out.transpose(1, 2).to(query.dtype)
 
 
@@ -148,27 +127,10 @@ def _logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None, w
     return logits.view(batch, kv_heads * groups, rows, seen)
 
 
-def _softmax(logits: Tensor, with_entropy: bool, workspace: Workspace) -> tuple[Tensor, Tensor, Tensor | None]:
-    """(2^(logits − row maximum, in base 2), 1 / row sums, row entropy in nats). The logits are used up.
-
-    One fused multiply-add both shifts and changes the base, so that the largest weights carry no rounding of large
-    logits. A row that sees no key keeps weight 0 everywhere.
-    """
-    shift = logits.amax(-1, keepdim=True).clamp_(min=HIDDEN / 2).mul_(-LOG2E)
-    base2 = torch.add(shift, logits, alpha=LOG2E, out=logits)
-    exp = torch.exp2(base2, out=workspace.buffer("exp", logits.shape, logits.device) if with_entropy else logits)
-    total = exp.sum(-1)
-    inverse = torch.where(total > 0, 1 / total, 0.0)
-    if not with_entropy:
-        return exp, inverse, None
-    mean = base2.mul_(exp).sum(-1).mul_(inverse)
-    entropy = total.log2().sub_(mean).mul_(1 / LOG2E)
-    return exp, inverse, torch.where(total > 0, entropy, 0.0).clamp_(min=0.0)
-
-
-def _edited(
-    edit: Edit, batch: slice, heads: slice, queries: slice, exp: Tensor, inverse: Tensor, with_entropy: bool
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    weights = edit(batch, heads, queries, exp.mul_(inverse.unsqueeze(-1))).contiguous()
+def _edited(edit: Edit, block: Block, classes: QueryClasses | None, with_entropy: bool) -> Block:
+    """The block with the weights that the edit returns, and its statistics taken from those."""
+    weights = edit(block.batch, block.heads, block.queries, block.exp.mul_(block.inverse.unsqueeze(-1))).contiguous()
+    ones = torch.ones_like(block.inverse)
     entropy = torch.special.entr(weights).sum(-1) if with_entropy else None
-    return weights, torch.ones_like(inverse), entropy
+    columns = None if classes is None else class_columns(weights, ones, classes, block.batch, block.queries)
+    return replace(block, exp=weights, inverse=ones, entropy=entropy, columns=columns)

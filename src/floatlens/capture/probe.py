@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from floatlens.capture.attention import Block
+from floatlens.capture.classes import QueryClasses
 from floatlens.capture.mask import BlockMask
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.traces.schema import BY_PROBE, Variable
@@ -46,43 +47,6 @@ class Layout:
         return self.regions.index(region) if region in self.regions else None
 
 
-class QueryClasses:
-    """The query classes that a pass holds: class 2r is region r with a token in place, 2r + 1 the same masked.
-
-    `of` is (batch, query), -1 for padding; `present` lists the classes that occur, and everything else is in its order.
-    """
-
-    def __init__(self, of: NDArray[np.int64], regions: int) -> None:
-        found, first = np.unique(of, return_index=True)
-        order = np.argsort(first % of.shape[1])  # by place in the sequence, so that a block meets neighbours
-        self.present = np.array([c for c in found[order] if c >= 0], dtype=np.int64)
-        self.regions = regions
-        member = of[:, None, :] == self.present[None, :, None]
-        self.member = torch.from_numpy(member.astype(np.float32))
-        """(batch, class, query): 1 where a query is of a class."""
-        self.counts = self.member.sum(-1)
-        """(batch, class): how many queries there are of each."""
-        self._spans: dict[tuple[int, int], slice] = {}
-
-    def union(self, classes: Sequence[Sequence[int]]) -> Tensor:
-        """(union, class): 1 where a present class belongs to the union."""
-        return torch.from_numpy(np.stack([np.isin(self.present, list(c)) for c in classes]).astype(np.float32))
-
-    @cached_property
-    def by_region(self) -> Tensor:
-        """(region, class): 1 where a class lies in a region."""
-        return self.union([(2 * r, 2 * r + 1) for r in range(self.regions)])
-
-    def within(self, queries: slice) -> slice:
-        """The shortest run of present classes that holds all queries of a block."""
-        span = self._spans.get((queries.start, queries.stop))
-        if span is None:
-            some = np.flatnonzero(self.member[:, :, queries].sum((0, 2)).numpy())
-            span = slice(int(some[0]), int(some[-1]) + 1) if len(some) else slice(0, 0)
-            self._spans[queries.start, queries.stop] = span
-        return span
-
-
 @dataclass
 class PassState:
     """One forward pass under way: its step, its queries, and which of them are masked. Arrays are (batch, query)."""
@@ -97,6 +61,8 @@ class PassState:
     shift: bool
     real: NDArray[np.bool_]
     evidence: NDArray[np.bool_] | None
+    needed: NDArray[np.bool_] | None = None
+    """(query,): rows whose output the last layer has to give, where it need not give all."""
     causal: bool = False
 
     @property
@@ -147,21 +113,19 @@ class Layer:
 
     def add_columns(self, block: Block) -> None:
         """Add the block's column sums to those of every query class that has a query in it."""
-        classes = self.state.classes
         if self.columns is None:
             batch, heads = self.query.shape[:2]
-            size = (batch, heads, len(classes.present), self.key.shape[2])
+            size = (batch, heads, len(self.state.classes.present), self.key.shape[2])
             self.columns = torch.zeros(size, device=block.exp.device)
-        span = classes.within(block.queries)
-        if span.start < span.stop:
-            picks = classes.member[block.batch, span, block.queries].to(block.exp.device)
-            self.columns[block.batch, block.heads, span, : block.keys] += block.column_sums(picks)
+        span = self.state.classes.within(block.queries)
+        if block.columns is not None:
+            self.columns[block.batch, block.heads, span, : block.keys] += block.columns
 
     def sums(self, unions: Tensor) -> tuple[Tensor, Tensor]:
         """What unions of classes (union, class) give: Σ (batch, union, head, key), number of queries (batch, union)."""
         assert self.columns is not None
         here = unions.to(self.columns.device)
-        total = torch.einsum("uc,bhck->buhk", here, self.columns)
+        total = torch.matmul(here, self.columns).transpose(1, 2)
         return total, self.state.classes.counts.to(here.device) @ here.T
 
 

@@ -103,6 +103,7 @@ class Recorder:
     def __post_init__(self) -> None:
         self.layers = self.select.layer_ids(self.model.num_layers)
         self.heads = self.select.head_ids(self.model.num_heads)
+        self.select.has_step(0, self.max_steps)  # a step out of range is to be told now, not after the first pass
         self.specs = {name: v for probe in self.probes for name, v in probe.provides.items()}
         self._running: dict[tuple[str, int], _Running] = {}
         self._current: dict[str, Array] = {}
@@ -138,6 +139,7 @@ class Recorder:
             shift=model.shift,
             real=real[:, span],
             evidence=evidence,
+            needed=None if info.needed is None else info.needed.cpu().numpy(),
             causal=model.kind == "arm",
         )
         self._current = {}
@@ -146,7 +148,7 @@ class Recorder:
     def close_pass(self) -> None:
         """File what the pass brought, if its step was chosen; cached passes count even when they are not filed."""
         assert self._state is not None
-        if self._current and self._files(self._state.step):
+        if self._files(self._state.step):
             self.steps.append(self._state.step)
             self.lengths.append(self._state.offset + self._state.queries)
             for name, array in self._current.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from operator import index
 
 from floatlens.errors import FloatlensError
 
@@ -44,7 +45,10 @@ def _resolve(what: str, wanted: Indices, count: int) -> tuple[int, ...]:
         return tuple(range(count))
     if isinstance(wanted, slice):
         return tuple(range(count)[wanted])
-    ids = [wanted] if isinstance(wanted, int) else list(wanted)
+    try:
+        ids = [index(i) for i in (wanted if isinstance(wanted, Collection) else [wanted])]
+    except TypeError:
+        raise FloatlensError(f"Select({what}=…): {wanted!r} is no whole number, list of them, slice or None") from None
     for i in ids:
         if not -count <= i < count:
             raise FloatlensError(f"Select({what}=…): {i} is outside 0..{count - 1}; choose among {count} {what}")

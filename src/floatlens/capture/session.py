@@ -15,12 +15,13 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from floatlens.capture.attention import Block, Workspace, attend
+from floatlens.capture.attention import Block, attend
 from floatlens.capture.edit import Edit, Site
 from floatlens.capture.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.capture.probe import Layer, Layout, PassState, Probe, Shape, make_probes
 from floatlens.capture.recorder import Recorder
 from floatlens.capture.select import Select
+from floatlens.capture.soften import Workspace
 from floatlens.errors import FloatlensError
 from floatlens.models.base import LanguageModel, Pass
 
@@ -93,6 +94,7 @@ class Session:
         self._calls += 1
         if self.state is None:
             return attend(query, key, value, mask, scaling=scaling, workspace=self.workspace, **how)
+        key, value = key.contiguous(), value.contiguous()
         layer = Layer(index, query, key, value, mask, scaling, self.state, residual=self._residual)
         watched = self.recorder.wants(layer)
         edits = [edit for edit in self.edits if _applies(edit, layer, self.model, self.recorder.max_steps)]
@@ -107,6 +109,8 @@ class Session:
             scaling=scaling,
             workspace=self.workspace,
             visit=visit,
+            classes=self.state.classes if watched and "columns" in self.needs else None,
+            needed=self.state.needed if index == self.model.num_layers - 1 else None,
             with_entropy=watched and "entropy" in self.needs,
             edit_logits=_chain(edits, layer, self.model, "logits"),
             edit_weights=_chain(edits, layer, self.model, "weights"),

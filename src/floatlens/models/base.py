@@ -25,6 +25,9 @@ __all__ = ["Kind", "LanguageModel", "Pass", "PassObserver"]
 
 Kind = Literal["arm", "mdm"]
 
+_POSITION_WISE = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+"""Classes whose last layer may skip rows: after its attention every position goes its own way to the head."""
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -37,6 +40,8 @@ class Pass:
     ids: Tensor
     attention_mask: Tensor | None
     offset: int
+    needed: Tensor | None = None
+    """(query,) bool: the rows that the last layer computes in full; None when it computes all of them."""
 
 
 class PassObserver(Protocol):
@@ -144,7 +149,8 @@ class LanguageModel:
         ids = ids.to(self.device)
         mask = None if attention_mask is None else attention_mask.to(self.device)
         inputs = self._inputs(ids, mask, positions, offset, cache)
-        with self._announce(Pass(ids, mask, offset), observed), self._rows(logits_at):
+        needed = self._needed(logits_at)
+        with self._announce(Pass(ids, mask, offset, needed), observed), self._rows(logits_at), self._tail(needed):
             logits: Tensor = self.module(**inputs).logits
         return logits[0] if logits_at is not None and logits_at.ndim == 2 else logits
 
@@ -260,6 +266,47 @@ class LanguageModel:
         finally:
             for observer in reversed(told):
                 observer.end()
+
+    @cached_property
+    def _last_layer(self) -> nn.Module | None:
+        """The last layer of the classes whose layers are known to be attention, then a position-wise MLP; else None."""
+        if type(self.module).__name__ not in _POSITION_WISE:
+            return None
+        layers: Any = self.module.get_submodule("model.layers")
+        last: nn.Module = layers[-1]
+        return last
+
+    def _needed(self, logits_at: Tensor | None) -> Tensor | None:
+        """(query,) bool: rows that the last layer has to finish, where it can leave the others out."""
+        if logits_at is None or logits_at.ndim != 2 or self._last_layer is None:
+            return None
+        needed: Tensor = logits_at.any(0)
+        return needed
+
+    @contextmanager
+    def _tail(self, needed: Tensor | None) -> Iterator[None]:
+        """Spare the last layer the rows that nobody asks for: nothing after its attention mixes positions."""
+        if needed is None or self._last_layer is None:
+            yield
+            return
+
+        rows = needed.nonzero().flatten()
+
+        def cut(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (args[0].index_select(1, rows.to(args[0].device)), *args[1:])
+
+        def put_back(_: nn.Module, __: Any, output: Tensor) -> Tensor:
+            whole = output.new_zeros(output.shape[0], len(needed), output.shape[2])
+            return whole.index_copy_(1, rows.to(output.device), output)
+
+        parts = [self._last_layer.get_submodule(name) for name in ("self_attn.o_proj", "mlp")]
+        hooks = [part.register_forward_pre_hook(cut) for part in parts]
+        hooks += [part.register_forward_hook(put_back) for part in parts]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     @contextmanager
     def _rows(self, logits_at: Tensor | None) -> Iterator[None]:

@@ -62,9 +62,12 @@ class RunFolder:
         return found
 
     def check(self, manifest: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
-        """Refuse a manifest that differs from the folder's; keys in `free` ("data.path") may differ or be absent."""
+        """Refuse a manifest that differs from the folder's; keys in `free` ("data.path") may differ or be absent.
+
+        A folder in which nothing is done yet takes any manifest: there is nothing that it could contradict.
+        """
         there = self.manifest
-        if there is None:
+        if there is None or not self._begun:
             return
         manifest = json.loads(json.dumps(manifest))  # as it would be read back
         key = _first_difference(there, manifest, free)
@@ -78,6 +81,8 @@ class RunFolder:
     def settle(self, manifest: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
         """Check the manifest and write it."""
         self.check(manifest, free=free)
+        if not self._begun:
+            self.forget(lambda record: True)  # failures of what was asked before
         write_atomically(self._manifest, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())
 
     # -- what is done ---------------------------------------------------------------------------------------------
@@ -98,6 +103,10 @@ class RunFolder:
         """Put an outcome on record; its files are in place already."""
         append_record(self._lines, record)
         self.records[record.item] = record
+
+    @property
+    def _begun(self) -> bool:
+        return any(record.status == "done" for record in self.records.values())
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

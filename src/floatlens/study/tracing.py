@@ -7,11 +7,15 @@ put on record and the run goes on. It prints nothing: whoever runs it watches th
 from __future__ import annotations
 
 import hashlib
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
 _Config = TypeVar("_Config", bound="TraceConfig")
 
-__all__ = ["FREE", "Watch", "item_name", "manifest_of", "resolve", "trace_items", "trace_one"]
+__all__ = ["FREE", "Watch", "item_name", "manifest_of", "resolve", "trace_items", "trace_one", "uninterrupted"]
 
 FREE = (
     "config.data.limit",
@@ -176,28 +180,53 @@ def trace_items(
     open_items = {name: item for name, item in names.items() if not run.done(name)}
     run.forget(lambda record: record.item in open_items)
     for name, (index, example) in open_items.items():
-        record = _trace_item(model, config, run, Record(item=name, index=index, id=example.id, status="done"), example)
-        run.add(record)
-        yield record
+        blank = Record(item=name, index=index, id=example.id, status="done", question=example.question)
+        yield _trace_item(model, config, example, run, blank)
 
 
 def _trace_item(
-    model: LanguageModel, config: TraceRunConfig, run: RunFolder, blank: Record, example: Example
+    model: LanguageModel, config: TraceRunConfig, example: Example, run: RunFolder, blank: Record
 ) -> Record:
     began = time.perf_counter()
-    outcome: dict[str, Any] = {"question": example.question}
+    outcome: dict[str, Any] = {}
+    found = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FloatlensWarning)
         try:
             found = trace_one(model, config, example.question, example.documents, example.answers)
-            file = found.save(run.traces / f"{blank.item}{SUFFIX}")
         except FloatlensError as error:
             outcome |= {"status": "failed", "error": str(error)}
-        else:
-            outcome |= _described(found) | {"file": file.relative_to(run.path).as_posix()}
-    outcome["seconds"] = round(time.perf_counter() - began, 3)
     outcome["warnings"] = tuple(str(w.message) for w in caught if issubclass(w.category, FloatlensWarning))
-    return blank.model_copy(update=outcome)
+    with uninterrupted():
+        if found is not None:
+            file = found.save(run.traces / f"{blank.item}{SUFFIX}")
+            outcome |= _described(found) | {"file": file.relative_to(run.path).as_posix()}
+        outcome["seconds"] = round(time.perf_counter() - began, 3)
+        record = blank.model_copy(update=outcome)
+        run.add(record)
+    return record
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let what is being written be finished: a first Ctrl-C waits until the end, a second one does not."""
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's business
+        yield
+        return
+    asked: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def wait(number: int, _: FrameType | None) -> None:
+        asked.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, wait)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def _described(found: Trace) -> dict[str, Any]:

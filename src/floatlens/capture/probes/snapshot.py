@@ -44,11 +44,14 @@ class Snapshot(Probe):
         steps = self.select.step_ids(shape.steps)
         self.chosen_steps = frozenset(steps)
         size = 4 * len(steps) * len(self.chosen_layers) * len(self.chosen_heads) * shape.length**2
+        count = f"{len(steps)} steps × {len(self.chosen_layers)} layers × {len(self.chosen_heads)} heads"
+        self._check(size, f"{count} × {shape.length}² positions")
+
+    def _check(self, size: int, what: str) -> None:
         if size > self.max_bytes:
-            count = f"{len(steps)} steps × {len(self.chosen_layers)} layers × {len(self.chosen_heads)} heads"
             raise FloatlensError(
-                f'probe "{self.name}": {count} × {shape.length}² positions would take {size / 2**20:.0f} MiB and '
-                f"max_bytes allows {self.max_bytes / 2**20:.0f}; choose fewer with Select(layers=…, heads=…, steps=…)"
+                f'probe "{self.name}": {what} would take {size / 2**20:.0f} MiB and max_bytes allows '
+                f"{self.max_bytes / 2**20:.0f}; choose fewer with Select(layers=…, heads=…, steps=…)"
             )
 
     def keep(self, layer: Layer, rows: Tensor) -> None:
@@ -63,3 +66,4 @@ class Snapshot(Probe):
         self._rows[layer.index] = rows
         if layer.state.step in self.chosen_steps:
             self.taken[layer.state.step, layer.index] = rows.cpu().numpy()
+            self._check(sum(picture.nbytes for picture in self.taken.values()), f"{len(self.taken)} matrices")

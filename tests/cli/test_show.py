@@ -1,0 +1,193 @@
+"""`floatlens show` and `floatlens models`: what stands there is what the file says, and it fits the terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import floatlens as fl
+from floatlens.traces import Trace
+from floatlens.views import layers_view
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def saved(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    trace = fl.trace(
+        fl.load(str(model)),
+        question="Who \x1b[31mbuilt[/] it?",
+        documents=["It rained.", "Ann built it."],
+        gold=1,
+        answers=["Ann"],
+        gen_length=4,
+    )
+    return trace.save(tmp_path_factory.mktemp("traces") / "one")
+
+
+def test_what_a_trace_holds(floatlens: Run, model: Path, saved: Path) -> None:
+    code, out, err = floatlens("show", saved)
+    assert (code, err) == (0, "")
+    plain = " ".join(out.split())
+    trace = fl.open_trace(saved)
+    length = trace.data.sizes["key"]
+    assert f"model {model} llada, masked diffusion, 3 layers, 4 heads, float32" in plain
+    assert "decoded by llada in 4 forward passes seed 0, gen_length 4," in plain
+    assert f"default@1; {length - 4} tokens: bos 1, query 21, doc1 10, doc2 (gold) 13, other" in plain
+    assert "3 tokens of evidence (answer)" in plain
+    assert f"4 steps, 3 layers, 4 heads, {length} keys" in plain
+    assert "entropy: entropy (" in plain
+    assert "question Who [31mbuilt[/] it?" in plain
+    assert "\x1b" not in out
+    assert max(len(line) for line in out.splitlines()) <= 120
+
+
+def test_top_keys_of_a_layer(floatlens: Run, saved: Path) -> None:
+    trace = fl.open_trace(saved)
+    share = trace.data.received.sel(layer=1, step=2).values.mean(0)
+    best = int(share.argmax())
+    token = trace.tokens[best].replace(" ", "␣").replace("\n", "⏎")
+    region = trace.regions[int(trace.data.region_of[best])]
+    _, out, _ = floatlens("show", saved, "--step", "2", "--top", "1")
+    (line,) = [line for line in out.splitlines() if line.split()[:1] == ["1"]]
+    assert f"{share[best]:.1%} {token} {best} {region}" in line
+
+
+def test_a_step_that_is_not_there(floatlens: Run, saved: Path) -> None:
+    code, _, err = floatlens("show", saved, "--step", "9")
+    assert (code, err) == (2, "floatlens: --step 9: this trace holds steps 0 to 3 (4 of them)\n")
+
+
+def test_the_strip_is_highest_where_attention_is(saved: Path) -> None:
+    data = fl.open_trace(saved).data.load().copy(deep=True)
+    data["received"][:] = 0.0
+    data["received"][..., 0] = 1.0
+    table = layers_view(Trace(data), width=80)
+    strip = next(iter(table.columns[1].cells))
+    assert str(strip) == "█" + "▁" * 15
+
+
+@pytest.mark.parametrize("heads", ["all", "mean"])
+def test_an_autoregressive_trace_of_ids(
+    floatlens: Run, tiny_model: Callable[[str], Any], tmp_path: Path, heads: Any
+) -> None:
+    trace = fl.trace(tiny_model("llama"), prompt_ids=[5, 6, 7, 8], gen_length=3, heads=heads)
+    assert np.isnan(trace.data.received.values).any()  # keys that did not exist yet
+    code, out, _ = floatlens("show", trace.save(tmp_path / "ids"))
+    assert code == 0
+    assert "causal, autoregressive, 3 layers, 4 heads on 2, float32" in out
+    assert "(none: a bare prompt)" in out
+    assert "nan" not in out
+    assert "id 5 0 query" in out  # the first key of a causal model is seen by all
+
+
+def test_a_trace_without_received_attention(floatlens: Run, tiny_model: Callable[[str], Any], tmp_path: Path) -> None:
+    trace = fl.trace(tiny_model("llama"), prompt_ids=[5, 6], gen_length=2, probes=["entropy"])
+    code, out, _ = floatlens("show", trace.save(tmp_path / "ids"))
+    assert code == 0
+    assert "it was traced without the probe received" in out
+
+
+def test_a_run_or_something_else_is_not_a_trace(floatlens: Run, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "00000-a.zarr.zip").touch()
+    code, _, err = floatlens("show", tmp_path)
+    assert code == 2
+    assert f"is a run; give one of its traces, such as {tmp_path}/traces/00000-a.zarr.zip" in err
+    assert "not a trace" in floatlens("show", tmp_path / "manifest.json")[2]
+    assert "no such trace file" in floatlens("show", tmp_path / "absent.zarr.zip")[2]
+
+
+def test_the_families(floatlens: Run) -> None:
+    code, out, _ = floatlens("models")
+    assert code == 0
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "masked diffusion" in rows["llada"]
+    assert " unshifted " in rows["llada"]
+    assert " shifted " in rows["dream"]
+    assert "autoregressive" in rows["causal"]
+    assert "registered names: none" in out
+
+
+def test_registered_names_are_listed(floatlens: Run, monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
+    from floatlens.models import names
+
+    monkeypatch.setattr(names, "_REGISTER", {})
+    names.register_name("test", lambda name: model, known=lambda: ["words"])
+    assert "registered names: test:words" in floatlens("models")[1]
+    assert "llada (masked diffusion)" in floatlens("models", "test:words")[1]
+
+
+@pytest.mark.usefixtures("no_network")
+def test_the_facts_of_a_checkpoint(
+    floatlens: Run, model: Path, tiny: Callable[[str], Path], golden: Callable[[str], Path]
+) -> None:
+    def facts(ref: Path, *more: str) -> dict[str, str]:
+        code, out, err = floatlens("models", ref, *more)
+        assert (code, err) == (0, "")
+        return {line[:10].strip(): line[10:].strip() for line in out.splitlines()}
+
+    words = facts(model)
+    assert words["family"] == "llada (masked diffusion)"
+    assert words["read as"] == "LlamaForCausalLM"
+    assert words["mask token"] == "150 <|mdm_mask|>"
+    assert words["context"] == "480 tokens"
+    dream = facts(golden("dream"))
+    assert dream["heads"] == "4 per layer, 2 key/value heads"
+    assert dream["logits"] == "shifted: row i decides position i + 1"
+    assert dream["tokenizer"] == "none: token ids only"
+    roberta = facts(tiny("roberta"))
+    assert roberta["read as"] == "RobertaForMaskedLM"
+    assert roberta["context"] == "38 tokens"  # 40 positions less padding_idx + 1
+    assert "mask token" not in facts(tiny("qwen3"))
+
+
+@pytest.mark.usefixtures("no_network")
+def test_a_refusal_names_the_flag(floatlens: Run, copied: Callable[..., Path], tmp_path: Path) -> None:
+    code, _, err = floatlens("models", copied("llada", alibi=True))
+    assert code == 2
+    assert "`alibi` is true, which the llada family does not cover" in err
+    assert "no such folder" in floatlens("models", tmp_path / "absent")[2]
+    assert "no model family 'x'" in floatlens("models", tmp_path, "--family", "x")[2]
+
+
+def test_gguf_facts(floatlens: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.gguf").write_bytes(b"nonsense")
+    assert "not a GGUF file" in floatlens("models", tmp_path / "a.gguf")[2]
+    assert "loaded as family 'causal', not 'llada'" in floatlens("models", tmp_path / "a.gguf", "--family", "llada")[2]
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_table_on_a_terminal_has_its_width(saved: Path) -> None:
+    import fcntl
+    import struct
+    import subprocess
+    import sys
+    import termios
+
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 70, 0, 0))
+    environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm"}
+    environment.pop("COLUMNS", None)
+    command = [sys.executable, "-m", "floatlens", "show", str(saved)]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as running:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                part = os.read(ours, 4096)
+            except OSError:  # the other side was closed
+                break
+            if not part:
+                break
+            shown += part
+        assert running.wait() == 0
+    lines = re.sub("\x1b\\[[0-9;]*m", "", shown.decode()).split("\r\n")
+    assert 60 < max(len(line.rstrip()) for line in lines) <= 70
