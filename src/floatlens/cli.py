@@ -58,8 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     forgiving_streams()
-    if not debug:
-        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    _calm_libraries(debug)
     try:
         with warnings_shown(everything=debug):
             code = app(args, prog_name="floatlens", standalone_mode=False, obj=args)
@@ -70,6 +69,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug and not isinstance(error, _UsageError):
             raise
         return _report(error)
+
+
+def _calm_libraries(debug: bool) -> None:
+    """Read by libraries when they are imported: their logs only for --debug, their bars only on a terminal."""
+    if not debug:
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")
 
 
 def _report(error: Exception) -> int:
@@ -138,7 +145,9 @@ def models(
 def show(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A .zarr.zip file.", show_default=False)],
     step: Annotated[int | None, typer.Option(help="Attention of this step instead of the mean.")] = None,
-    top: Annotated[int, typer.Option(help="Keys to name in each layer.", min=1)] = 3,
+    top: Annotated[
+        int | None, typer.Option(help="Keys to name in each layer; as many as fit if not given.", min=1)
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Show what a trace file holds, and for every layer the keys that receive most attention."""
@@ -216,3 +225,28 @@ def trace(
         raise FloatlensError("--document and --gold go with --question; with --data they are in the file")
     values["data"] = {"path": str(data), "limit": limit, "skip_bad": skip_bad}
     raise typer.Exit(trace_data(read_config(TraceRunConfig, values), out, ["floatlens", *context.obj]))
+
+
+# -- bench --------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def bench(
+    lengths: Annotated[str, typer.Option(help="Sequence lengths, commas between.")] = "512,1024,2048,4096,8192",
+    rounds: Annotated[int, typer.Option(help="How often the variants take turns.", min=1)] = 3,
+    threads: Annotated[int | None, _option("Of torch; if not given: all cores.")] = None,
+    memory: Annotated[bool, typer.Option(help="Measure peak memory too (Linux).")] = sys.platform == "linux",
+    out: Annotated[Path, typer.Option(help="Folder for the table and the numbers.")] = Path("benchmarks"),
+    debug: Debug = False,
+) -> None:
+    """Measure what capture costs: time and peak memory beside plain and eager decoding, in one run, taking turns."""
+    from floatlens.bench import Plan, as_markdown, run, save
+    from floatlens.config import parse_names
+
+    names = parse_names(lengths, "--lengths") or ()
+    if not all(name.isdecimal() for name in names):
+        raise FloatlensError(f"--lengths {lengths}: give whole numbers, commas between")
+    results = run(Plan(tuple(int(name) for name in names), rounds, threads, memory), say=say)
+    sys.stdout.write(as_markdown(results))
+    table, numbers = save(results, out)
+    say(f"saved {table} and {numbers}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["answer_view", "facts_view", "families_view", "layers_view", "trace_view"]
 
 KINDS = {"arm": "autoregressive", "mdm": "masked diffusion"}
+_TOKEN = 12  # characters of a token that are shown
+_KEY = 26  # columns that a key takes, as a rule
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -156,23 +159,22 @@ def _bytes(count: int) -> str:
     return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"
 
 
-def layers_view(trace: Trace, *, step: int | None = None, top: int = 3, width: int = 120) -> Table:
-    """For each layer where attention goes: a strip over the sequence, and the keys that receive most."""
+def layers_view(trace: Trace, *, step: int | None = None, top: int | None = None, width: int = 120) -> Group:
+    """For each layer where attention goes: a strip over the sequence, and the keys that receive most.
+
+    `width` is that of the terminal; by default as many keys are named as have room.
+    """
     shares = _shares(trace, step)
     cells = 32 if width >= 110 else 16
-    table = _columns("layer", "first key to last", *("top keys" if i == 0 else "" for i in range(top)))
+    count = top or max(1, (width - cells - 9) // _KEY)
+    table = _columns("layer", "sequence", *("top keys" if i == 0 else "" for i in range(count)))
     table.columns[0].justify = "right"
     for layer, share in zip(trace.data["layer"].values.tolist(), shares, strict=True):
-        table.add_row(str(layer), _strip(share, cells), *_top(trace, share, top))
+        table.add_row(str(layer), _strip(share, cells), *_top(trace, share, count))
     heads = "heads" if trace.data.attrs["heads"] == "mean" else _count(trace.data.sizes["head"], "head")
-    when = (
-        f", mean over {_count(trace.data.sizes['step'], 'step')} and "
-        if step is None
-        else f" in step {step}, mean over "
-    )
-    table.title = Text(f"attention received{when}{heads}; keys as share, token, position, region", style="default")
-    table.title_justify = "left"
-    return table
+    steps = _count(trace.data.sizes["step"], "step")
+    when = f", mean over {steps} and {heads}" if step is None else f" in step {step}, mean over {heads}"
+    return Group(Text(f"attention received{when}; a key is its share, token, position and region"), table)
 
 
 def _shares(trace: Trace, step: int | None) -> NDArray[np.float64]:
@@ -207,6 +209,7 @@ def _top(trace: Trace, share: NDArray[np.float64], count: int) -> list[Text]:
     cells = []
     for position in (-share).argsort(kind="stable")[:count].tolist():
         token = visible(tokens[position]) if tokens else f"id {int(trace.data['final'].values[position])}"
+        token = token if len(token) <= _TOKEN else f"{token[: _TOKEN - 1]}…"
         region = trace.regions[int(region_of[position])]
         cells.append(Text.assemble(f"{share[position]:5.1%} ", (token, "bold"), (f" {position} {region}", "dim")))
     return cells

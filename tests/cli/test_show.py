@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.table import Table
 
 import floatlens as fl
 from floatlens.traces import Trace
@@ -68,9 +69,9 @@ def test_the_strip_is_highest_where_attention_is(saved: Path) -> None:
     data = fl.open_trace(saved).data.load().copy(deep=True)
     data["received"][:] = 0.0
     data["received"][..., 0] = 1.0
-    table = layers_view(Trace(data), width=80)
-    strip = next(iter(table.columns[1].cells))
-    assert str(strip) == "█" + "▁" * 15
+    _, table = layers_view(Trace(data), width=80).renderables
+    assert isinstance(table, Table)
+    assert str(next(iter(table.columns[1].cells))) == "█" + "▁" * 15
 
 
 @pytest.mark.parametrize("heads", ["all", "mean"])

@@ -11,7 +11,8 @@ import pickle
 import re
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +105,8 @@ def _load_gguf(name: str, chosen: Family | None, place: _Placement, revision: st
     if revision is not None:
         raise FloatlensError(f"{name}: revision= is for hub repositories, not for a file")
     check_gguf(path)
-    module = _read_weights(AutoModelForCausalLM, path.parent, place, gguf_file=path.name)
+    with redirect_stderr(StringIO()):  # its progress bar is plain tqdm, which no verbosity setting reaches
+        module = _read_weights(AutoModelForCausalLM, path.parent, place, gguf_file=path.name)
     tokenizer = load_gguf_tokenizer(path)
     config = module.config.get_text_config()
     return LanguageModel(
