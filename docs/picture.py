@@ -2,9 +2,9 @@
 
     .venv/bin/python docs/picture.py
 
-Left: SmolLM2-135M-Instruct, autoregressive. Right: the masked language model of rxnfp (chemical reactions), decoded as a
-masked diffusion model. Both panels show the same statistic by the same code, whatever it turns out to be: the attention
-each position receives, averaged over heads and layers, step by step.
+Left: SmolLM2-135M-Instruct, autoregressive. Right: the masked language model of rxnfp (chemical reactions), decoded
+as a masked diffusion model. Both panels show the same statistic by the same code, whatever it turns out to be: the
+attention each position receives, averaged over heads and layers, step by step.
 """
 
 from __future__ import annotations
@@ -55,11 +55,10 @@ def arm_trace() -> fl.Trace:
 def mdm_trace() -> fl.Trace:
     folder = from_wheel("rxnfp==0.1.0", "bert_pretrained/", CACHE / "rxnfp")
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"model_type": "bert"}))  # the wheel's is too old to say so
     vocabulary = (folder / "vocab.txt").read_text().split("\n")
-    (folder / "config.json").write_text(
-        json.dumps(config | {"model_type": "bert", "mask_token_id": vocabulary.index("[MASK]")})
-    )
+    # the wheel's configuration is too old to say what it is
+    config |= {"model_type": "bert", "mask_token_id": vocabulary.index("[MASK]")}
+    (folder / "config.json").write_text(json.dumps(config))
     model = fl.load(str(folder))
     ids = [vocabulary.index(token) for token in ("[CLS]", *REACTION.split())]
     return fl.trace(model, prompt_ids=ids, gen_length=24, steps=24)

@@ -82,14 +82,18 @@ def _run(config: TraceRunConfig, out: Path, session: _Session) -> None:
     with RunFolder.open(out) as run:
         manifest = manifest_of(config, facts, examples, before=run.manifest)
         run.check(manifest, free=(*FREE, "loaded"))
-        session.begin(sum(run.done(item_name(index, example.id)) for index, example in enumerate(examples)))
+        names = [item_name(index, example.id) for index, example in enumerate(examples)]
+        session.begin(sum(map(run.done, names)))
         if session.done == len(examples):
             return
         _warn_of_versions(run.manifest, manifest)
         model = _load(config)
         loaded = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
         run.settle(manifest | {"loaded": loaded}, free=FREE)
-        _trace_all(model, config, examples, run, session)
+        try:
+            _trace_all(model, config, examples, run, session)
+        finally:
+            session.done = sum(map(run.done, names))  # an item that was being written when Ctrl-C came counts too
 
 
 def _trace_all(

@@ -131,6 +131,9 @@ def test_continuing_does_only_what_is_missing(
     assert [r["item"] for r in records(out)] == NAMES
     traced.clear()
     (out / "traces" / f"{NAMES[1]}.zarr.zip").unlink()
+    floatlens(*command, "--limit", "1")  # nothing to do, and nothing taken back
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert (manifest["data"]["examples"], manifest["config"]["data"]["limit"], traced) == (3, None, [])
     code, stdout, stderr = floatlens(*command)
     assert (code, stdout) == (0, f"3 of 3 questions traced in {out}; 2 of them before\n")
     assert "2 of them done before" in stderr
@@ -176,6 +179,16 @@ def test_a_folder_made_for_something_else_is_refused(
     code, _, err = floatlens(*command, *change)
     assert code == 2
     assert f"this run was made with {key}; give the old value to continue it" in err
+
+
+def test_a_run_of_another_kind_is_refused(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with RunFolder.open(out) as run:
+        run.settle({"kind": "study"})
+        run.add(Record(item="x", index=0, id="x", status="done", file="traces/x"))
+    code, _, err = floatlens("trace", model, "--data", data(1), "--out", out, *QUICK)
+    assert code == 2
+    assert 'this run was made with kind = "study", now it is "trace"' in err
 
 
 def test_changed_data_is_noticed(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
@@ -243,7 +256,9 @@ def test_ctrl_c_while_an_item_is_written_waits_for_it(
 
     monkeypatch.setattr(fl.Trace, "save", interrupted)
     before = signal.getsignal(signal.SIGINT)
-    assert floatlens("trace", model, "--data", data(3), "--out", out, *QUICK)[0] == 130
+    code, _, err = floatlens("trace", model, "--data", data(3), "--out", out, *QUICK)
+    assert code == 130
+    assert "stopped with 1 of 3 done" in err
     assert signal.getsignal(signal.SIGINT) is before
     assert [r["item"] for r in records(out)] == NAMES[:1]
     assert [p.name for p in (out / "traces").iterdir()] == [f"{NAMES[0]}.zarr.zip"]

@@ -31,14 +31,14 @@ class Plan:
     rounds: int = 5
     threads: int | None = None
     memory: bool = LINUX
+    most_steps: int = 32
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or any(length < 64 for length in self.lengths):
             raise FloatlensError("bench: lengths start at 64 and rounds at 1")
 
-    @staticmethod
-    def steps(length: int) -> int:
-        return max(2, min(32, 16384 // length))
+    def steps(self, length: int) -> int:
+        return min(self.most_steps, max(2, 16384 // length))
 
 
 @dataclass
@@ -116,7 +116,7 @@ def peak_memory(length: int, variant: str, threads: int | None) -> int:
     VARIANTS[variant](make_model(64), make_prompt(64), 1)  # libraries load and pools start outside of the measurement
     before = _from_proc("/proc/self/status", "VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to what is held now
-    VARIANTS[variant](model, prompt, min(4, Plan.steps(length)))
+    VARIANTS[variant](model, prompt, 4 if length < 8192 else 2)
     return max(0, _from_proc("/proc/self/status", "VmHWM") - before)
 
 

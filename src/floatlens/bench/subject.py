@@ -1,7 +1,7 @@
-"""The model that is timed, and the four ways of decoding it that are compared. Random weights: only shapes matter here.
+"""The model that is timed, and the four ways of decoding it that are compared; all of them write the same tokens.
 
-`plain` and `eager` are written the way the published samplers work (all logits, a softmax over all of them, at every
-step), so that the comparison is with what people run today and not with a straw man or with our own decoder.
+Weights are random: only shapes matter here. `plain` and `eager` are written the way the published samplers work (all
+logits, a softmax over all of them, at every step), so that the comparison is with what people run today.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from floatlens.capture import capture
-from floatlens.decoding import decode_steps, plan
+from floatlens.decoding import decode, decode_steps, plan
 from floatlens.models.base import LanguageModel
 from floatlens.tracer import layout_of
 
@@ -52,13 +52,13 @@ def make_prompt(length: int) -> Tensor:
 
 
 @torch.inference_mode()
-def plain(model: LanguageModel, prompt: Tensor, steps: int) -> None:
+def plain(model: LanguageModel, prompt: Tensor, steps: int) -> Tensor:
     """sdpa; every position's logits at every step."""
-    _published(model, prompt, steps, lambda ids: model.module(ids, use_cache=False).logits)
+    return _published(model, prompt, steps, lambda ids: model.module(ids, use_cache=False).logits)
 
 
 @torch.inference_mode()
-def eager(model: LanguageModel, prompt: Tensor, steps: int) -> None:
+def eager(model: LanguageModel, prompt: Tensor, steps: int) -> Tensor:
     """Attention matrices of all layers, reduced to received attention per head after each pass."""
     received = []
 
@@ -70,18 +70,17 @@ def eager(model: LanguageModel, prompt: Tensor, steps: int) -> None:
 
     model.module.set_attn_implementation("eager")
     try:
-        _published(model, prompt, steps, look)
+        return _published(model, prompt, steps, look)
     finally:
         model.module.set_attn_implementation("sdpa")
 
 
-def lean(model: LanguageModel, prompt: Tensor, steps: int) -> None:
+def lean(model: LanguageModel, prompt: Tensor, steps: int) -> Tensor:
     """floatlens's decoder without capture: what capture's memory is measured against."""
-    for _ in decode_steps(model, prompt, sampler="llada", gen_length=GENERATED, steps=steps):
-        pass
+    return decode(model, prompt, sampler="llada", gen_length=GENERATED, steps=steps).sequence
 
 
-def ours(model: LanguageModel, prompt: Tensor, steps: int) -> None:
+def ours(model: LanguageModel, prompt: Tensor, steps: int) -> Tensor:
     """floatlens's decoder with received, entropy, flow, answer_rows and qk of every step, layer and head."""
     settings: dict[str, Any] = {"sampler": "llada", "gen_length": GENERATED, "steps": steps}
     canvas = plan(model, prompt, **settings)
@@ -89,9 +88,11 @@ def ours(model: LanguageModel, prompt: Tensor, steps: int) -> None:
     with capture(model, PROBES, layout=layout, steps=steps, length=canvas.length) as recorder:
         for step in decode_steps(model, prompt, **settings):
             recorder.commit(step)
+            canvas.ids[step.sample, step.position] = step.token
+    return canvas.ids
 
 
-VARIANTS: dict[str, Callable[[LanguageModel, Tensor, int], None]] = {
+VARIANTS: dict[str, Callable[[LanguageModel, Tensor, int], Tensor]] = {
     "plain": plain,
     "lean": lean,
     "ours": ours,
@@ -99,7 +100,7 @@ VARIANTS: dict[str, Callable[[LanguageModel, Tensor, int], None]] = {
 }
 
 
-def _published(model: LanguageModel, prompt: Tensor, steps: int, logits_of: Callable[[Tensor], Tensor]) -> None:
+def _published(model: LanguageModel, prompt: Tensor, steps: int, logits_of: Callable[[Tensor], Tensor]) -> Tensor:
     """Low-confidence remasking over one block, with logits and probabilities of the whole sequence."""
     ids = torch.cat([prompt, torch.full((GENERATED,), _MASK)])[None]
     for step in range(steps):
@@ -111,6 +112,7 @@ def _published(model: LanguageModel, prompt: Tensor, steps: int, logits_of: Call
         count = GENERATED // steps + (step < GENERATED % steps)
         chosen = confidence[0].topk(count).indices
         ids[0, chosen] = best[0, chosen]
+    return ids
 
 
 def _regions(prompt: int) -> list[tuple[str, int]]:

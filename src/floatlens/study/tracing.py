@@ -97,9 +97,12 @@ def manifest_of(
         "model": asdict(facts),
         "versions": versions(),
     }
-    covered = (before or {}).get("data", {}).get("examples", 0)
-    if before is not None and covered > len(examples):  # a smaller --limit takes nothing back
-        manifest["data"]["examples"] = covered
+    same = (
+        before is not None and before.get("kind") == "trace" and before["data"]["sha256"] == manifest["data"]["sha256"]
+    )
+    if before is not None and same and before["data"]["examples"] > len(examples):
+        # a smaller --limit takes nothing back
+        manifest["data"]["examples"] = before["data"]["examples"]
         manifest["config"]["data"]["limit"] = before["config"]["data"]["limit"]
     return manifest
 
