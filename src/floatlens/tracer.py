@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
-from floatlens import prompts
+from floatlens import __version__, prompts
 from floatlens.capture import Edit, Layout, Probe, Recorder, Select, capture
 from floatlens.capture.probes.snapshot import Snapshot
 from floatlens.decoding import Canvas, Step, decode_steps, plan
@@ -298,10 +299,6 @@ def _pieces(tokenizer: Any, ids: list[int]) -> list[str]:
 
 def versions() -> dict[str, str]:
     """Of everything that can change a number."""
-    found = {"python": platform.python_version()}
-    for name in ("floatlens", "torch", "transformers", "numpy", "tokenizers"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    libraries = ("torch", "transformers", "numpy", "tokenizers", "numba")
+    found = {name: version(name) for name in libraries if find_spec(name) is not None}
+    return {"python": platform.python_version(), "floatlens": __version__, **found}

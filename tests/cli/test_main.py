@@ -135,7 +135,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 def test_a_character_the_terminal_lacks_is_replaced() -> None:
-    code = "import sys; from floatlens.terminal import *; forgiving_streams(); say('→ ok')"
+    code = "import sys; from floatlens.cli.terminal import *; forgiving_streams(); say('→ ok')"
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stderr == "floatlens: ? ok\n"

@@ -14,7 +14,7 @@ from rich.table import Table
 
 import floatlens as fl
 from floatlens.traces import Trace
-from floatlens.views import layers_view
+from floatlens.cli.views import layers_view
 
 Run = Callable[..., tuple[int, str, str]]
 

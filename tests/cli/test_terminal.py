@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from floatlens import terminal
+from floatlens.cli import terminal
 from floatlens.config import parse_settings
 
 

@@ -167,7 +167,7 @@ def test_a_folder_made_for_something_else_is_refused(
     command = ("trace", model, "--data", data(1), "--out", out, *QUICK)
     with RunFolder.open(out) as run:
         from floatlens.config import TraceRunConfig
-        from floatlens.facts import look
+        from floatlens.models.facts import look
         from floatlens.qa import read_examples
 
         facts = look(str(model))

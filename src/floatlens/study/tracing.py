@@ -31,8 +31,8 @@ from floatlens.traces.store import SUFFIX
 
 if TYPE_CHECKING:
     from floatlens.config import TraceConfig, TraceRunConfig
-    from floatlens.facts import Facts
     from floatlens.models import LanguageModel, Pass
+    from floatlens.models.facts import Facts
     from floatlens.prompts import DocumentLike
     from floatlens.qa import Example
     from floatlens.study.folder import RunFolder

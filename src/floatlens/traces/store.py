@@ -31,7 +31,7 @@ def write(data: xr.Dataset, path: str | Path) -> Path:
         target = target.with_name(target.name + SUFFIX)
     validate(data, str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".floatlens-", dir=target.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=".floatlens-", dir=target.parent, ignore_cleanup_errors=True) as folder:
         plain = data.drop_vars([c for c in data.coords if data[c].dtype.kind not in "biuf"])
         encoding = {str(name): {"chunks": _chunks(plain[name])} for name in plain.data_vars if plain[name].size}
         store = LocalStore(Path(folder) / "trace")

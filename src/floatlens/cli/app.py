@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from floatlens.cli.terminal import console, forgiving_streams, say, warnings_shown
 from floatlens.errors import FloatlensError
-from floatlens.terminal import console, forgiving_streams, say, warnings_shown
 
 __all__ = ["app", "main"]
 
@@ -126,11 +126,11 @@ def models(
     debug: Debug = False,
 ) -> None:
     """List the model families, or say which one reads REF and what its configuration holds (no weights are read)."""
-    from floatlens.views import facts_view, families_view
+    from floatlens.cli.views import facts_view, families_view
 
     out = console()
     if ref is not None:
-        from floatlens.facts import look
+        from floatlens.models.facts import look
 
         out.print(facts_view(look(ref, family=family, revision=revision)))
         return
@@ -154,8 +154,8 @@ def show(
     if (trace / "manifest.json").is_file():
         first = next(iter(sorted((trace / "traces").glob("*.zarr.zip"))), None)
         raise FloatlensError(f"{trace} is a run; give one of its traces" + (f", such as {first}" if first else ""))
+    from floatlens.cli.views import answer_view, layers_view, trace_view
     from floatlens.traces import open_trace
-    from floatlens.views import answer_view, layers_view, trace_view
 
     opened = open_trace(trace)
     out = console()
@@ -214,7 +214,7 @@ def trace(
     }
     if (data is None) == (question is None):
         raise FloatlensError("give either --data FILE or --question TEXT")
-    from floatlens.commands import trace_data, trace_question
+    from floatlens.cli.commands import trace_data, trace_question
 
     if question is not None:
         if limit is not None or skip_bad:

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from floatlens.cli.terminal import Bar, clean, console, duration, progress, say
 from floatlens.config import TraceConfig, TraceRunConfig
 from floatlens.errors import FloatlensError
-from floatlens.terminal import Bar, clean, console, duration, progress, say
 
 if TYPE_CHECKING:
-    from floatlens.facts import Facts
     from floatlens.models import LanguageModel
+    from floatlens.models.facts import Facts
     from floatlens.qa import Example
     from floatlens.study import Record, RunFolder
 
@@ -44,7 +44,7 @@ def trace_question(
     model = _load(config)
     with progress("tracing", 1) as bar, Watch(model, config, bar.part):
         found = trace_one(model, config, question, documents, gold=gold)
-    from floatlens.views import answer_view
+    from floatlens.cli.views import answer_view
 
     with uninterrupted():
         found.save(out)
@@ -168,7 +168,7 @@ def _questions(count: int) -> str:
 
 
 def _look(config: TraceConfig) -> Facts:
-    from floatlens.facts import look
+    from floatlens.models.facts import look
 
     model = config.model
     return look(model.ref, family=model.family, revision=model.revision)

@@ -13,14 +13,14 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from floatlens.cli.terminal import clean, visible
 from floatlens.errors import FloatlensError
-from floatlens.terminal import clean, visible
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from floatlens.facts import Facts
+    from floatlens.models.facts import Facts
     from floatlens.models.plan import Family
     from floatlens.traces import Trace
 
