@@ -80,7 +80,8 @@ def trace(
         for step in decode_steps(model, built.ids, **canvas_settings):
             recorder.commit(step)
             steps.append(step)
-    return Trace(_dataset(model, built, canvas, steps, recorder, heads))
+    data = _dataset(model, built, canvas, steps, recorder, heads)
+    return Trace(data.assign_attrs(edits=[type(edit).__name__ for edit in edits]))
 
 
 # -- the prompt ---------------------------------------------------------------------------------------------------
@@ -101,9 +102,9 @@ def _prompt(
     given = [n for n, v in (("question", question), ("prompt", prompt), ("prompt_ids", prompt_ids)) if v is not None]
     if len(given) != 1:
         raise FloatlensError(f"give one of question, prompt or prompt_ids; got {' and '.join(given) or 'none of them'}")
-    documents = list(documents)
-    if question is None and (documents or gold is not None):
-        raise FloatlensError(f"documents and gold go with a question, not with {given[0]}")
+    documents = prompts.as_documents(documents)
+    if question is None and (documents or gold is not None or answers):
+        raise FloatlensError(f"documents, gold and answers go with a question, not with {given[0]}")
     if prompt_ids is not None:
         array = np.asarray(prompt_ids)
         return prompts.from_ids(array[0] if array.ndim == 2 and len(array) == 1 else array, model.bos_id)

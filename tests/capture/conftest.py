@@ -17,6 +17,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Array = NDArray[Any]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread_after_numba(_one_thread: None) -> None:
+    """Loading numba's thread pool sets torch's number of threads anew (see test_session); here one is enough."""
+    from floatlens.capture import Workspace
+
+    Workspace()
+    torch.set_num_threads(1)
+
+
 NAME = "test_witness"
 
 

@@ -157,7 +157,7 @@ def test_entropy_and_received_are_of_the_edited_weights(
         tiny_model("llada").forward(draw(1, LENGTH))
     found = {name: store.stack()[0, 0] for name, store in recorder.variables.items()}
     assert np.abs(found["entropy"] - np.log(4)).max() <= 1e-5
-    assert np.abs(found["received"] - [0.25] * 4 + [0] * 5 if False else found["received"][..., 4:]).max() == 0
+    assert (found["received"][..., 4:] == 0).all()
     assert np.abs(found["received"][..., :4] - 0.25).max() <= 1e-6
 
 
@@ -246,10 +246,10 @@ def test_what_an_edit_is_shown(
             truth = layer.weights[at][..., :keys]
             assert (layer.weights[at][..., keys:] == 0).all()
             if what == "weights":
-                assert np.abs(values.numpy() - truth).max() <= 1e-5
+                assert np.abs(values.numpy() - truth).max() <= 3e-5
             else:
                 again = torch.softmax(values.double(), -1).numpy()
-                assert np.abs(again - truth).max() <= 1e-5
+                assert np.abs(again - truth).max() <= 3e-5
                 products = (layer.query @ layer.keys.swapaxes(2, 3))[at][..., :keys] * layer.query.shape[-1] ** -0.5
                 visible = np.broadcast_to(layer.visible[:, None], layer.weights.shape)[at][..., :keys]
                 assert np.abs(values.numpy() - products)[visible].max() <= 1e-4

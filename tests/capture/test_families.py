@@ -101,6 +101,33 @@ def eager_attentions(model: LanguageModel, ids: Tensor, mask: Tensor | None) -> 
         module.set_attn_implementation(before)
 
 
+@pytest.mark.parametrize("how", ["bool", "rows"])
+def test_fewer_logits_change_no_statistic(
+    any_name: str,
+    how: str,
+    tiny_model: Callable[[str], LanguageModel],
+    draw: Callable[..., Tensor],
+    padded: Callable[..., Tensor],
+    blocks: Callable[..., Workspace],
+) -> None:
+    """Decoders ask for a few rows only, and the last layer then skips work; what probes see must not depend on it."""
+    model = tiny_model(any_name)
+    ids, mask = draw(2, LENGTH, mask_id=model.mask_id, masked=6), padded(LENGTH, [0, 5], "left")
+    wanted = torch.zeros(2, LENGTH, dtype=torch.bool)
+    wanted[0, [7, LENGTH - 2]] = wanted[1, [7, 9]] = True
+    at = wanted if how == "bool" else torch.tensor([7, 9, LENGTH - 2])
+    probes = ["received", "entropy", "flow", "answer_rows", "qk", "extremes"]
+    found, logits = [], []
+    for logits_at in (None, at):
+        with capture(model, probes, steps=1, workspace=blocks(4, 2)) as recorder:
+            logits.append(model.forward(ids, mask, logits_at=logits_at))
+        found.append({name: store.stack() for name, store in recorder.variables.items()})
+    expected = logits[0][wanted] if how == "bool" else logits[0][:, at]
+    assert (logits[1] - expected).abs().max() <= 1e-5
+    for name, values in found[0].items():
+        assert np.array_equal(values, found[1][name], equal_nan=True), name
+
+
 def test_windows_are_really_there(tiny_model: Callable[[str], LanguageModel], draw: Callable[..., Tensor]) -> None:
     """The comparison above would prove little if no layer had a window: ModernBERT's first layer is global, the rest
     local (8, so 4 to either side); Mistral sees itself and the 3 tokens before."""
@@ -170,7 +197,7 @@ def test_a_class_that_lets_nobody_into_its_attention_is_refused() -> None:
 
     config = BloomConfig(vocab_size=64, hidden_size=32, n_layer=2, n_head=4)
     model = LanguageModel(BloomForCausalLM(config), "causal", "arm", "tiny-bloom", True)
-    with pytest.raises(FloatlensError, match="tiny-bloom.*BloomForCausalLM"), capture(model, ["received"]):
+    with pytest.raises(FloatlensError, match=r"tiny-bloom.*BloomForCausalLM"), capture(model, ["received"]):
         model.forward(torch.arange(5, 9)[None])
     assert model.observers == []
     assert model.forward(torch.arange(5, 9)[None]).isfinite().all()

@@ -63,8 +63,11 @@ def test_padding_that_hides_nothing_costs_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("llama", "causal"), ("gpt2", "causal"), ("qwen3", "causal"), ("mistral", "rule")]
-    + [("llada", "full"), ("dream", "full"), ("bert", "full"), ("a2d-qwen3", "full")],
+    [
+        *((name, "causal") for name in ("llama", "gpt2", "qwen3")),
+        ("mistral", "rule"),
+        *((name, "full") for name in ("llada", "dream", "bert", "a2d-qwen3")),
+    ],
 )
 @pytest.mark.parametrize("side", [None, "left", "right"])
 def test_models_take_the_fast_path(

@@ -190,7 +190,7 @@ def test_qk_column_means(name: str, side: str | None, run: Callable[..., Case]) 
 
 
 def test_the_mean_of_products_is_not_the_product_of_head_means(run: Callable[..., Case]) -> None:
-    """The published script averages queries and keys over heads first; that this differs keeps the test above honest."""
+    """The published script averages queries and keys over heads first; that this differs keeps the test honest."""
     case = run("dream", None, ("qk",))
     seen = case.layers[0]
     published = seen.query[0].mean(0) @ seen.keys[0].mean(0).T

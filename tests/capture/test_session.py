@@ -36,7 +36,7 @@ def fingerprint(model: LanguageModel) -> dict[str, Any]:
     }
 
 
-class Boom(Exception):
+class BoomError(Exception):
     pass
 
 
@@ -45,7 +45,7 @@ class Failing(Received):
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         if layer.index == 1:
-            raise Boom
+            raise BoomError
         return super().layer(layer)
 
 
@@ -53,7 +53,7 @@ class FailingEdit(Edit):
     edits_weights = True
 
     def weights(self, site: Any, weights: Tensor) -> Tensor | None:
-        raise Boom
+        raise BoomError
 
 
 def test_restored_after_a_normal_end(
@@ -84,15 +84,20 @@ def test_the_attention_that_was_there_comes_back(
         model.module.set_attn_implementation("sdpa")
 
 
-@pytest.mark.parametrize("error", [Boom, KeyboardInterrupt, GeneratorExit, SystemExit])
+@pytest.mark.parametrize("error", [BoomError, KeyboardInterrupt, GeneratorExit, SystemExit])
 def test_restored_after_an_exception_inside(
     error: type[BaseException], tiny_model: Callable[[str], LanguageModel], draw: Callable[..., Tensor]
 ) -> None:
     model = tiny_model("llama")
     before = fingerprint(model)
-    with pytest.raises(error), capture(model, PROBES):
-        model.forward(draw(1, 5))
-        raise error
+
+    def fail() -> None:
+        with capture(model, PROBES):
+            model.forward(draw(1, 5))
+            raise error
+
+    with pytest.raises(error):
+        fail()
     assert fingerprint(model) == before
 
 
@@ -102,20 +107,20 @@ def test_restored_when_a_probe_an_edit_or_a_layer_fails(
 ) -> None:
     model, ids = tiny_model(name), draw(1, 5)
     before = fingerprint(model)
-    with pytest.raises(Boom), capture(model, [Failing(), "extremes"]):
+    with pytest.raises(BoomError), capture(model, [Failing(), "extremes"]):
         model.forward(ids)
     assert fingerprint(model) == before
-    with pytest.raises(Boom), capture(model, ["received"], edits=[FailingEdit()]):
+    with pytest.raises(BoomError), capture(model, ["received"], edits=[FailingEdit()]):
         model.forward(ids)
     assert fingerprint(model) == before
 
     def refuse(*_: Any) -> None:
-        raise Boom
+        raise BoomError
 
     hook = model.module.get_output_embeddings().register_forward_hook(refuse)
     try:
         with_hook = fingerprint(model)
-        with pytest.raises(Boom), capture(model, PROBES):
+        with pytest.raises(BoomError), capture(model, PROBES):
             model.forward(ids)
         assert fingerprint(model) == with_hook
     finally:
@@ -136,11 +141,11 @@ def test_restored_when_decoding_fails(
     def failing(*args: Any, **kwargs: Any) -> Tensor:
         calls.append(1)
         if len(calls) == 3:
-            raise Boom
+            raise BoomError
         return forward(*args, **kwargs)
 
     monkeypatch.setattr(model, "forward", failing)
-    with pytest.raises(Boom):
+    with pytest.raises(BoomError):
         trace(model, prompt_ids=[5, 6, 7], gen_length=4, steps=4)
     monkeypatch.undo()
     assert fingerprint(model) == before
@@ -316,7 +321,7 @@ def test_probes_are_named_once_and_known() -> None:
     assert [probe.name for probe in make_probes(["qk", Received()])] == ["qk", "received"]
     with pytest.raises(FloatlensError, match='unknown probe "recieved"; did you mean "received"'):
         make_probes(["recieved"])
-    with pytest.raises(FloatlensError, match='unknown probe "zzz"; known: .*matrix'):
+    with pytest.raises(FloatlensError, match=r'unknown probe "zzz"; known: .*matrix'):
         make_probes(["zzz"])
     for twice in (["qk", "qk"], ["received", Received()], [Matrix(), Matrix()]):
         with pytest.raises(FloatlensError, match="asked for twice"):
@@ -331,3 +336,20 @@ def test_a_probe_must_be_in_the_schema() -> None:
 
     with pytest.raises(KeyError, match="unheard"):
         register(Unheard)
+
+
+@pytest.mark.xfail(
+    reason="reported to the lead: importing the fused kernel starts numba's OpenMP pool, which shares a runtime with "
+    "torch and sets its number of threads back to all cores; soften._fused_kernel can save and restore it"
+)
+def test_capture_leaves_torchs_threads_alone() -> None:
+    """In a fresh interpreter with one thread, as a cluster job would set it."""
+    pytest.importorskip("numba")
+    code = """
+import torch
+torch.set_num_threads(1)
+from floatlens.capture import Workspace
+Workspace(kernel="numba")
+assert torch.get_num_threads() == 1, torch.get_num_threads()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True)

@@ -10,6 +10,18 @@ import pytest
 
 from floatlens.traces import Trace
 
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread_after_numba(_one_thread: None) -> None:
+    """Loading numba's thread pool sets torch's number of threads anew (see tests/capture/test_session.py)."""
+    import torch
+
+    from floatlens.capture import Workspace
+
+    Workspace()
+    torch.set_num_threads(1)
+
+
 KINDS = ("mdm", "arm", "mean", "few")
 
 

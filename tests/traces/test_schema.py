@@ -144,8 +144,8 @@ def test_validation_names_the_first_fault(make_trace: Callable[[str], Trace]) ->
         "here: final has type int64": good.assign(final=good["final"].astype("int64")),
         'here: variable "mine" is not in the trace schema': good.assign(mine=good["final"]),
         'here: variable "token_id" is missing': good.drop_vars("token_id"),
-        "here: region_of points past": good.assign(region_of=good["region_of"] + np.int16(9)),
-        "here: region_of points before": good.assign(region_of=good["region_of"] - np.int16(9)),
+        "here: region_of points outside the 4": good.assign(region_of=good["region_of"] + np.int16(9)),
+        "here: region_of points outside": good.assign(region_of=good["region_of"] - np.int16(9)),
         "here: token_text has 1 entries for 9 keys": good.assign_attrs(token_text=["a"]),
     }
     for message, data in faults.items():

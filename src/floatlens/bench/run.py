@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -100,8 +101,13 @@ def _time(measured: Measured, plan: Plan, say: Callable[[str], None]) -> None:
 
 def _in_fresh_process(length: int, variant: str, threads: int | None) -> int:
     """Peak memory is a property of a process: measure each variant in one of its own."""
-    command = [sys.executable, "-m", "floatlens.bench.run", json.dumps([length, variant, threads])]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    program = (
+        "import json, sys; from floatlens.bench.run import peak_memory; print(peak_memory(*json.loads(sys.argv[1])))"
+    )
+    command = [sys.executable, "-c", program, json.dumps([length, variant, threads])]
+    # glibc is told to hand large blocks back at once: the peak is then what is in use, and not what its heap keeps
+    settings = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise FloatlensError(f"bench: measuring the memory of {variant} at T = {length} failed: {last}")
@@ -128,7 +134,3 @@ def _from_proc(file: str, field_name: str) -> int:
     raise FloatlensError(
         f"bench: {file} does not tell {field_name}; memory is measured on Linux only (use --no-memory)"
     )
-
-
-if __name__ == "__main__":
-    sys.stdout.write(f"{peak_memory(*json.loads(sys.argv[1]))}\n")

@@ -70,17 +70,20 @@ def attend(
     """Attention output (batch, query, head, dim), in float32 whatever the model's dtype, then cast back.
 
     query is (batch, head, query, dim); key and value are (batch, kv head, key, dim). Edits get the batch, head and
-    query slices of a block and its logits, or its normalised weights, and return what is to be used instead.
+    query slices of a block and its logits, or its normalised weights, and return what is to be used instead. With
+    `classes` blocks carry column sums. `needed` (query,) marks the rows whose output is used; others may stay 0.
     """
     batch, heads, queries, dim = query.shape
     groups = heads // key.shape[1]
     grouped = query.float().reshape(batch, -1, groups, queries, dim)
-    keys, values = key.float().contiguous(), value.float().contiguous()
+    # the fused kernel assumes numbers; a broken state must come out as broken as it would from any other attention
+    finite = bool((query.sum() + key.sum()).isfinite())
     blank = torch.empty if needed is None else torch.zeros
-    out = blank(batch, heads, queries, values.shape[-1], device=query.device)
-    rows, units = workspace.shape(queries, keys.shape[2], groups)
-    for b, h in _units(batch, keys.shape[1], units):
-        k, v = keys[b, h].flatten(0, 1), values[b, h].flatten(0, 1)
+    out = blank(batch, heads, queries, value.shape[-1], device=query.device)
+    rows, units = workspace.shape(queries, key.shape[2], groups)
+    for b, h in _units(batch, key.shape[1], units):
+        # copied one block of heads at a time, into buffers that stay: fresh ones would make the allocator's heap grow
+        k, v = (workspace.copy(name, x[b, h]).flatten(0, 1) for name, x in (("key", key), ("value", value)))
         span = slice(h.start * groups, h.stop * groups)
         for start in range(0, queries, rows):
             part = slice(start, min(start + rows, queries))
@@ -90,12 +93,14 @@ def attend(
             if edit_logits is not None:
                 logits = edit_logits(b, span, part, logits).clamp_(min=HIDDEN)
             plain = edit_weights is None
-            found = soften(logits, classes if plain else None, b, part, with_entropy and plain, workspace)
+            found = soften(logits, classes if plain else None, b, part, with_entropy and plain, workspace, finite)
             block = Block(b, span, part, *found)
             if edit_weights is not None:
                 block = _edited(edit_weights, block, classes, with_entropy)
             if needed is None or needed[part].any():
-                mixed = torch.bmm(block.exp.view(k.shape[0], -1, seen), v[:, :seen]).view(*block.exp.shape[:3], -1)
+                mixed = workspace.buffer("mixed", (*block.exp.shape[:3], v.shape[-1]), v.device)
+                flat = (k.shape[0], -1)
+                torch.bmm(block.exp.view(*flat, seen), v[:, :seen], out=mixed.view(*flat, v.shape[-1]))
                 torch.mul(mixed, block.inverse.unsqueeze(-1), out=out[b, span, part])
             if visit is not None:
                 visit(block)

@@ -19,6 +19,7 @@ from torch import Tensor
 from floatlens.capture.probe import Layer, Layout, Mean, PassState, Probe
 from floatlens.capture.probes.answer_rows import AnswerRows
 from floatlens.capture.select import Select
+from floatlens.errors import FloatlensError
 from floatlens.models.base import LanguageModel, Pass
 from floatlens.traces.schema import Variable
 
@@ -42,6 +43,11 @@ class StepStore:
         return self._count
 
     def append(self, array: Array) -> None:
+        if self._count and array.shape != self._shape:
+            raise FloatlensError(
+                f"passes of one capture differ in size, {self._shape} and {array.shape}; give capture(length=…) the "
+                f"longest of them, and every pass the same number of samples"
+            )
         self._count += 1
         self._shape, self._dtype = array.shape, array.dtype
         if self._file is None and array.nbytes * self._count <= self._budget:
@@ -93,7 +99,7 @@ class Recorder:
     max_steps: int
     length: int | None = None
     mean_heads: bool = False
-    spill_bytes: int = 48 << 20
+    spill_bytes: int = 16 << 20
     passes: int = 0
     steps: list[int] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)

@@ -94,7 +94,6 @@ class Session:
         self._calls += 1
         if self.state is None:
             return attend(query, key, value, mask, scaling=scaling, workspace=self.workspace, **how)
-        key, value = key.contiguous(), value.contiguous()
         layer = Layer(index, query, key, value, mask, scaling, self.state, residual=self._residual)
         watched = self.recorder.wants(layer)
         edits = [edit for edit in self.edits if _applies(edit, layer, self.model, self.recorder.max_steps)]

@@ -57,6 +57,10 @@ class Workspace:
             self._buffers[name, device] = held
         return held[:size].view(tuple(shape))
 
+    def copy(self, name: str, source: Tensor) -> Tensor:
+        """The source in float32 and contiguous, in a buffer of that name."""
+        return self.buffer(name, source.shape, source.device).copy_(source)
+
 
 @cache
 def _fused_kernel(kernel: str) -> Callable[..., None] | None:
@@ -79,6 +83,7 @@ def soften(
     queries: slice,
     with_entropy: bool,
     workspace: Workspace,
+    finite: bool = True,
 ) -> Softened:
     """(exp, 1 / row sums, row entropy in nats, column sums per class) of logits (batch, head, query, key).
 
@@ -86,7 +91,7 @@ def soften(
     the base is changed, in one fused multiply-add, so that the largest weights carry no rounding of large logits. A row
     that sees no key keeps weight 0 everywhere.
     """
-    if workspace.fused is not None and logits.device.type == "cpu" and logits.is_contiguous():
+    if workspace.fused is not None and finite and logits.device.type == "cpu" and logits.is_contiguous():
         return _fused(workspace.fused, logits, classes, batch, queries, with_entropy)
     exp, inverse, entropy = _by_torch(logits, with_entropy, workspace)
     columns = None if classes is None else class_columns(exp, inverse, classes, batch, queries)

@@ -109,7 +109,12 @@ ALWAYS: dict[str, Variable] = _table(
 
 SCHEMA: dict[str, Variable] = {**ALWAYS, **{n: v for group in BY_PROBE.values() for n, v in group.items()}}
 
-_ATTRIBUTES = ("schema_version", "model", "decoding", "prompt", "versions", "regions", "token_text", "heads", "causal")
+_ATTRIBUTES: dict[str, type] = {
+    **dict.fromkeys(("model", "decoding", "prompt", "versions"), dict),
+    **dict.fromkeys(("regions", "token_text"), list),
+    "heads": str,
+    "causal": bool,
+}
 
 
 def probe_of(name: str) -> str:
@@ -129,14 +134,20 @@ def validate(data: xr.Dataset, where: str) -> None:
             f"make the trace again, or use the floatlens that wrote it"
         )
     _need(where, "attribute", _ATTRIBUTES, data.attrs)
+    for attribute, kind in _ATTRIBUTES.items():
+        given = data.attrs[attribute]
+        if not isinstance(given, kind) or (attribute == "heads" and given not in ("all", "mean")):
+            raise FloatlensError(
+                f'{where}: attribute "{attribute}" is {given!r:.60}, which no trace has; was the file changed?'
+            )
     _need(where, "variable", ALWAYS, data.variables)
-    for name in data.data_vars:
-        variable = SCHEMA.get(str(name))
+    for held in data.data_vars:
+        variable = SCHEMA.get(str(held))
         if variable is None:
-            raise FloatlensError(f'{where}: variable "{name}" is not in the trace schema; was the file changed?')
+            raise FloatlensError(f'{where}: variable "{held}" is not in the trace schema; was the file changed?')
         _check(data, variable, where)
-    if len(data.attrs["regions"]) <= int(data["region_of"].max(initial=-1)):
-        raise FloatlensError(f"{where}: region_of points past the {len(data.attrs['regions'])} region names")
+    if not set(np.unique(data["region_of"].values)) <= set(range(len(data.attrs["regions"]))):
+        raise FloatlensError(f"{where}: region_of points outside the {len(data.attrs['regions'])} region names")
     texts = len(data.attrs["token_text"])
     if texts not in (0, data.sizes["key"]):
         raise FloatlensError(f"{where}: token_text has {texts} entries for {data.sizes['key']} keys")

@@ -51,8 +51,10 @@ def read(path: str | Path) -> xr.Dataset:
         raise FloatlensError(f"{source}: not a trace (traces are {SUFFIX} files), or cut short; make it again")
     try:
         data = xr.open_zarr(ZipStore(source, mode="r"), consolidated=False, chunks=None, mask_and_scale=False)
-    except (KeyError, ValueError, OSError, zarr.errors.BaseZarrError) as problem:
+    except (KeyError, ValueError, TypeError, OSError, zipfile.BadZipFile, zarr.errors.BaseZarrError) as problem:
         raise FloatlensError(f"{source}: not readable as a trace: {problem}") from problem
+    for variable in data.variables.values():
+        variable.attrs.pop("_FillValue", None)  # zarr's, not the trace's
     validate(data, str(source))
     return with_labels(data)
 
