@@ -32,7 +32,7 @@ PATTERNS: dict[str, tuple[Any, Callable[[int, int], bool]]] = {
     "window": (sliding_window_causal_mask_function(WINDOW), lambda q, k: q - WINDOW < k <= q),
     "local": (sliding_window_bidirectional_mask_function(WINDOW), lambda q, k: abs(q - k) <= WINDOW),
 }
-SIZES = [(1, 1), (3, 2), (7, 1), (1000, 1000)]
+SIZES = [(1, 1), (3, 2), (1000, 1000)]
 
 
 def tensors(
@@ -318,6 +318,32 @@ def test_both_kernels_agree(blocks: Callable[..., Workspace], padded: Callable[.
     assert ((found[0].weights == 0) | (found[1].weights > 0) | (found[0].weights < 1e-35)).all()
 
 
+@pytest.mark.parametrize("threads", [2, 3, 16])
+def test_rows_shared_out_among_threads(threads: int, kernel: str, padded: Callable[..., Tensor]) -> None:
+    """Fewer heads than threads: the rows of a head are cut into parts, whose column sums are put together again."""
+    q, k, v = tensors(1, 1, 1, 11, 11)
+    seen = written_out("causal", None, 1, 11, 11, 0)
+    of = np.array([[0, 0, 1, 1, 1, 1, 0, 2, 2, 2, 2]])
+    classes, columns = QueryClasses(of, regions=2), torch.zeros(1, 1, 3, 11)
+
+    def add(block: Block) -> None:
+        assert block.columns is not None
+        columns[:, :, classes.within(block.queries), : block.keys] += block.columns
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        workspace = Workspace(kernel=kernel)
+        compare(q, k, v, described("causal", None, 1, 11, 11, 0), seen, workspace)
+        mask = described("causal", None, 1, 11, 11, 0)
+        attend(q, k, v, mask, scaling=8**-0.5, workspace=workspace, visit=add, classes=classes)
+    finally:
+        torch.set_num_threads(before)
+    weights = exact_weights(q, k, seen, 8**-0.5)[0, 0].numpy()
+    for place, c in enumerate(classes.present):
+        assert np.abs(columns[0, 0, place].numpy() - weights[of[0] == c].sum(0)).max() <= 1e-6
+
+
 def test_rows_that_nobody_needs_are_still_seen(kernel: str, blocks: Callable[..., Workspace]) -> None:
     """`needed` spares the product with the values only: the probes see every row, needed outputs do not change."""
     q, k, v = tensors(1, 4, 2, 9, 9)
@@ -332,11 +358,8 @@ def test_rows_that_nobody_needs_are_still_seen(kernel: str, blocks: Callable[...
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_broken_states_do_not_pass_for_numbers(bad: float, kernel: str, request: pytest.FixtureRequest) -> None:
+def test_broken_states_do_not_pass_for_numbers(bad: float, kernel: str) -> None:
     """A model that overflowed must show it: NaN stays NaN (or becomes infinite), it is not softened away."""
-    if kernel == "numba" and math.isnan(bad):
-        reason = "reported to the lead: the fused kernel (fastmath nnan) turns a row of NaN logits into weights of 0"
-        request.applymarker(pytest.mark.xfail(reason=reason))
     q, k, v = tensors(1, 2, 2, 6, 6)
     q = q.contiguous()
     q[0, 0, 3, 0] = bad

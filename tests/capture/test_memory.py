@@ -58,8 +58,9 @@ def small_model(kind: str) -> LanguageModel:
     return LanguageModel(module, "a2d-llama", "mdm", kind, False, mask_id=60, max_length=1024)
 
 
-@pytest.mark.parametrize("side", [None, "left"])
-@pytest.mark.parametrize("kind", ["full", "causal", "mistral", "modernbert"])
+@pytest.mark.parametrize(
+    ("kind", "side"), [("full", None), ("full", "left"), ("causal", None), ("mistral", "left"), ("modernbert", None)]
+)
 def test_no_matrix_of_queries_and_keys(
     kind: str, side: str | None, draw: Callable[..., Tensor], padded: Callable[..., Tensor], kernel: str
 ) -> None:

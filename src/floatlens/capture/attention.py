@@ -48,7 +48,8 @@ class Block:
         return exp * inverse.unsqueeze(-1)
 
 
-Edit = Callable[[slice, slice, slice, Tensor], Tensor]
+Edit = Callable[[slice, slice, slice, Tensor], Tensor | None]
+"""(samples, heads, queries, values) → what is to be used instead, or None to leave the block as it is, bit for bit."""
 
 
 def attend(
@@ -90,13 +91,11 @@ def attend(
             seen = mask.key_stop(part.stop)
             logits = _logits(grouped[b, h, :, part], k[:, :seen], scaling, softcap, workspace)
             mask.hide(logits, part.start, part.stop, b, span)
-            if edit_logits is not None:
-                logits = edit_logits(b, span, part, logits).clamp_(min=HIDDEN)
-            plain = edit_weights is None
-            found = soften(logits, classes if plain else None, b, part, with_entropy and plain, workspace, finite)
-            block = Block(b, span, part, *found)
-            if edit_weights is not None:
-                block = _edited(edit_weights, block, classes, with_entropy)
+            if edit_logits is not None and (edited := edit_logits(b, span, part, logits)) is not None:
+                logits = edited.clamp_(min=HIDDEN)
+            block = Block(b, span, part, *soften(logits, classes, b, part, with_entropy, workspace, finite))
+            if edit_weights is not None and (weights := edit_weights(b, span, part, block.weights())) is not None:
+                block = _edited(block, weights.contiguous(), classes)
             if needed is None or needed[part].any():
                 mixed = workspace.buffer("mixed", (*block.exp.shape[:3], v.shape[-1]), v.device)
                 flat = (k.shape[0], -1)
@@ -132,10 +131,9 @@ def _logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None, w
     return logits.view(batch, kv_heads * groups, rows, seen)
 
 
-def _edited(edit: Edit, block: Block, classes: QueryClasses | None, with_entropy: bool) -> Block:
-    """The block with the weights that the edit returns, and its statistics taken from those."""
-    weights = edit(block.batch, block.heads, block.queries, block.exp.mul_(block.inverse.unsqueeze(-1))).contiguous()
+def _edited(block: Block, weights: Tensor, classes: QueryClasses | None) -> Block:
+    """The block with other weights, and its statistics taken from those."""
     ones = torch.ones_like(block.inverse)
-    entropy = torch.special.entr(weights).sum(-1) if with_entropy else None
+    entropy = None if block.entropy is None else torch.special.entr(weights).sum(-1)
     columns = None if classes is None else class_columns(weights, ones, classes, block.batch, block.queries)
     return replace(block, exp=weights, inverse=ones, entropy=entropy, columns=columns)

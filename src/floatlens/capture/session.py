@@ -151,17 +151,19 @@ def _chain(edits: list[Edit], layer: Layer, model: LanguageModel, what: str) -> 
     if not active:
         return None
 
-    def apply(batch: slice, heads: slice, queries: slice, values: Tensor) -> Tensor:
+    def apply(batch: slice, heads: slice, queries: slice, values: Tensor) -> Tensor | None:
+        changed = False
         for edit in active:
             new = getattr(edit, what)(Site(layer, batch, heads, queries), values.clone())
             if new is None:
                 continue
+            changed = True
             chosen = [h - heads.start for h in edit.select.head_ids(model.num_heads) if heads.start <= h < heads.stop]
             if len(chosen) == values.shape[1]:
                 values = new
             else:
                 values[:, chosen] = new[:, chosen]
-        return values
+        return values if changed else None
 
     return apply
 

@@ -53,7 +53,8 @@ class Workspace:
         size = math.prod(shape)
         held = self._buffers.get((name, device))
         if held is None or held.numel() < size:
-            held = torch.empty(size, device=device)
+            with torch.inference_mode(False):  # so that it can be written to outside of inference mode as well
+                held = torch.empty(size, device=device)
             self._buffers[name, device] = held
         return held[:size].view(tuple(shape))
 
@@ -71,8 +72,10 @@ def _fused_kernel(kernel: str) -> Callable[..., None] | None:
         raise FloatlensError('kernel "numba" is asked for and numba is not installed; pip install "floatlens[fast]"')
     if kernel == "torch" or not installed:
         return None
+    threads = torch.get_num_threads()
     from floatlens.capture import fused
 
+    torch.set_num_threads(threads)  # numba's OpenMP pool may share torch's runtime and set it back to all cores
     return fused.soften_rows
 
 
