@@ -13,8 +13,8 @@ import pytest
 from rich.table import Table
 
 import floatlens as fl
-from floatlens.traces import Trace
 from floatlens.cli.views import layers_view
+from floatlens.traces import Trace
 
 Run = Callable[..., tuple[int, str, str]]
 
