@@ -14,12 +14,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from floatlens.cli.scale import scale
 from floatlens.cli.terminal import console, forgiving_streams, say, warnings_shown
 from floatlens.errors import FloatlensError
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app.add_typer(scale, name="scale")
 _UsageError: Any = typer.BadParameter.__bases__[0]  # typer shows no public name for it
 
 Debug = Annotated[bool, typer.Option("--debug", metavar="", help="Show tracebacks and the warnings of libraries.")]

@@ -6,7 +6,7 @@ analyse: the one number computed here is a mean over steps and heads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
     from floatlens.models.facts import Facts
     from floatlens.models.plan import Family
+    from floatlens.scale.evaluation import Summary
     from floatlens.traces import Trace
 
-__all__ = ["answer_view", "facts_view", "families_view", "layers_view", "trace_view"]
+__all__ = ["answer_view", "facts_view", "families_view", "layers_view", "scale_view", "trace_view"]
 
 KINDS = {"arm": "autoregressive", "mdm": "masked diffusion"}
 _TOKEN = 12  # characters of a token that are shown
@@ -81,6 +82,24 @@ def facts_view(facts: Facts) -> Table:
         rows.append(("mask token", f"{facts.mask_id}" + (f" {facts.mask_text}" if facts.mask_text else "")))
     rows.append(("tokenizer", facts.tokenizer or "none: token ids only"))
     return _pairs(rows)
+
+
+# -- scale models -------------------------------------------------------------------------------------------------
+
+
+def scale_view(results: Mapping[str, Sequence[Summary]]) -> Group:
+    """Accuracy of every model on every question set, then by the place of the gold document."""
+    any_model = next(iter(results.values()))
+    table = _columns("accuracy, %", *(summary.which for summary in any_model))
+    places = _columns("gold at", *(str(place) for place in range(max((len(s.places) for s in any_model), default=0))))
+    for ref, summaries in results.items():
+        table.add_row(Text(clean(ref), style="bold"), *(f"{100 * summary.accuracy:.1f}" for summary in summaries))
+        for summary in summaries:
+            if summary.places:
+                shares = (f"{100 * right / asked:.0f}" for right, asked in summary.places)
+                places.add_row(Text(clean(ref), style="bold"), *shares)
+    table.add_row("guessing", *(f"{100 * summary.chance:.1f}" for summary in any_model), style="dim")
+    return Group(table, "", places) if places.rows else Group(table)
 
 
 # -- traces -------------------------------------------------------------------------------------------------------

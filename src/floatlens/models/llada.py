@@ -13,7 +13,7 @@ from floatlens.errors import FloatlensError
 from .plan import Family, Plan
 from .settings import Settings
 
-__all__ = ["FAMILY", "KEY_MAPPING"]
+__all__ = ["FAMILY", "KEY_MAPPING", "published_name"]
 
 _NAME = "llada"
 
@@ -32,6 +32,18 @@ _BLOCK = {
 KEY_MAPPING = {rf"^model\.transformer\.{theirs}\.": f"{ours}." for theirs, ours in _TOP.items()} | {
     rf"^model\.transformer\.blocks\.(\d+)\.{theirs}\.": rf"model.layers.\1.{ours}." for theirs, ours in _BLOCK.items()
 }
+
+
+def published_name(name: str) -> str:
+    """The LLaDA format's name of a tensor of LlamaForCausalLM: the way back from `KEY_MAPPING`, for writing folders."""
+    for theirs, ours in _TOP.items():
+        if name.startswith(f"{ours}."):
+            return name.replace(ours, f"model.transformer.{theirs}", 1)
+    _, _, number, rest = name.split(".", 3)
+    part, _, last = rest.rpartition(".")
+    theirs = next(theirs for theirs, ours in _BLOCK.items() if ours == part)
+    return f"model.transformer.blocks.{number}.{theirs}.{last}"
+
 
 # Dropout and initialisation do nothing in eval mode; flash attention and rotary precision compute the same numbers.
 _IDLE = """alibi_bias_max attention_layer_norm_with_affine embedding_dropout flash_attention init_cutoff_factor

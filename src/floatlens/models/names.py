@@ -1,7 +1,8 @@
 """Registered names such as `scale:llada`: a prefix, and a resolver that gives the folder of each name behind it.
 
-Only a register: the folders come from whoever registers a prefix. A name nobody registered is an error that lists what
-there is, and is never looked up on the network.
+Only a register: the folders come from whoever registers a prefix. Rooms of floatlens that bring models register theirs
+when they are first asked for. A name nobody registered is an error that lists what there is, and is never looked up on
+the network.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from floatlens.errors import FloatlensError, did_you_mean
@@ -25,6 +27,7 @@ class _Entry:
 
 
 _REGISTER: dict[str, _Entry] = {}
+_OURS = ("floatlens.scale",)  # importing one of these registers its prefix
 
 
 def register_name(prefix: str, resolver: Callable[[str], Path], *, known: Callable[[], Iterable[str]] = tuple) -> None:
@@ -39,6 +42,8 @@ def register_name(prefix: str, resolver: Callable[[str], Path], *, known: Callab
 
 def registered_names() -> tuple[str, ...]:
     """Every name that can be loaded now, with its prefix."""
+    for room in _OURS:
+        import_module(room)
     return tuple(f"{prefix}:{name}" for prefix, entry in sorted(_REGISTER.items()) for name in sorted(entry.known()))
 
 

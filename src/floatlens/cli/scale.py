@@ -1,0 +1,151 @@
+"""`floatlens scale`: train the scale models, evaluate them, and write questions of their world to a file."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from floatlens.cli.terminal import console, duration, progress, say
+from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.scale.sets import EVALUATION_SEED, SETS, QuestionSet
+
+if TYPE_CHECKING:
+    from floatlens.scale.blueprints import Blueprint
+    from floatlens.scale.recipe import Recipe
+    from floatlens.scale.training import Progress
+
+__all__ = ["scale"]
+
+scale = typer.Typer(no_args_is_help=True, help="Four small trained models and the made-up world they know.")
+
+Debug = Annotated[bool, typer.Option("--debug", metavar="", help="Show tracebacks and the warnings of libraries.")]
+
+
+@scale.command()
+def train(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option(help="A folder; every model gets one of its own in it.", show_default=False)],
+    model: Annotated[
+        list[str] | None, typer.Option(help="llama, qwen, llada or dream; repeatable.", show_default=False)
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", metavar="", help="All four, one after another.")] = False,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(help="A recipe of your own, as JSON; the bundled one if not given.", show_default=False),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Train from scratch, on one thread (about an hour a model); run the same command again to go on after a stop.
+
+    Each model's folder gets its weights in the format of its family, a log and its curves as a figure. `dream` is
+    adapted from `qwen`: the one trained in the same folder if there is one, else the bundled one.
+    """
+    from floatlens.scale.blueprints import BLUEPRINTS, blueprint
+    from floatlens.scale.recipe import read_recipe
+
+    if every == bool(model):
+        raise FloatlensError("give either --model NAME (repeatable) or --all")
+    plans = list(BLUEPRINTS.values()) if every else [blueprint(name) for name in dict.fromkeys(model or ())]
+    chosen = read_recipe(recipe)
+    try:
+        for plan in plans:
+            _train_one(plan, chosen, out)
+    except KeyboardInterrupt:
+        say(f"stopped; to continue: {shlex.join(['floatlens', *context.obj])}")
+        raise typer.Exit(130) from None
+
+
+def _train_one(plan: Blueprint, recipe: Recipe, out: Path) -> None:
+    from floatlens.figures import plot_training
+    from floatlens.scale import WEIGHTS
+    from floatlens.scale.training import LOG_EVERY, read_log, steps_done, train
+
+    folder = out / plan.name
+    base = next((home / plan.base for home in (out, WEIGHTS) if plan.base and (home / plan.base).is_dir()), None)
+    before = steps_done(folder)
+    if before == recipe.steps:
+        say(f"{plan.name}: finished before, in {folder}")
+        return
+    if before:
+        say(f"{plan.name}: going on after step {before} of {recipe.steps}")
+    with progress(f"training {plan.name}", -(-recipe.steps // LOG_EVERY), before // LOG_EVERY) as bar:
+        train(plan, recipe, folder, base=base, report=lambda p: bar.item(_note(p)))
+    log = read_log(folder)
+    plot_training({plan.name: log}).savefig(folder / "training.png", dpi=150)
+    last = log[-1]
+    say(f"{plan.name}: {last['tokens'] / 1e6:.1f} million tokens in {duration(last['seconds'])}; {folder}")
+
+
+def _note(now: Progress) -> str:
+    return f"step {now.step}, {now.stage}: answer loss {now.answer_loss:.3f}, accuracy {now.accuracy:.1%}"
+
+
+@scale.command(name="eval")
+def evaluate(
+    model: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODEL]…", help="Names or folders; all four if not given.", show_default=False),
+    ] = None,
+    count: Annotated[int, typer.Option(help="Questions in each set.", min=1)] = 500,
+    sets: Annotated[str, typer.Option(help="Question sets, commas between.")] = ",".join(SETS),
+    seed: Annotated[int, typer.Option(help="Of the questions.", min=0)] = EVALUATION_SEED,
+    card: Annotated[
+        bool, typer.Option("--card", metavar="", help="Write the results into the model card of each folder.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Accuracy with documents, in two hops, and from memory, decoded by each family's own sampler."""
+    from floatlens.cli.views import scale_view
+    from floatlens.config import parse_names
+    from floatlens.models import load
+    from floatlens.scale import MODELS
+    from floatlens.scale.cards import write_card
+    from floatlens.scale.evaluation import evaluate_all
+
+    chosen = [_known_set(name) for name in parse_names(sets, "--sets") or ()]
+    refs = model or [f"scale:{name}" for name in MODELS]
+    loaded = [load(ref) for ref in refs]
+    results = {}
+    with progress("evaluating", len(refs) * len(chosen) * count) as bar:
+        for one in loaded:
+            results[one.ref] = evaluate_all(
+                one, count, sets=chosen, seed=seed, done=lambda outcome: bar.item(outcome.answer)
+            )
+            if card:
+                write_card(one, results[one.ref], seed)
+    console().print(scale_view(results))
+
+
+def _known_set(given: str) -> QuestionSet:
+    for name in SETS:
+        if name == given:
+            return name
+    raise FloatlensError(f'no question set "{given}"{did_you_mean(given, SETS)}')
+
+
+@scale.command()
+def questions(
+    out: Annotated[Path, typer.Option(help="The file to write, .jsonl.", show_default=False)],
+    which: Annotated[str, typer.Option("--set", help=f"One of {', '.join(SETS)}.")] = "rag",
+    count: Annotated[int, typer.Option(help="How many.", min=1)] = 100,
+    documents: Annotated[int, typer.Option(help="Documents for each, 1 to 12.")] = 10,
+    gold: Annotated[
+        int | None,
+        typer.Option(help="Place of the gold document, from 0; every place in turn if not given.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed gives other questions.", min=0)] = 0,
+    debug: Debug = False,
+) -> None:
+    """Write questions of the scale world to a file that `floatlens trace --data` reads."""
+    from floatlens.scale.examples import questions as draw
+
+    if out.exists():
+        raise FloatlensError(f"--out {out}: it is already there; remove it or give another name")
+    made = draw(_known_set(which), count, documents=documents, gold=gold, seed=seed)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text("".join(example.model_dump_json() + "\n" for example in made), encoding="utf-8")
+    command = shlex.join(["floatlens", "trace", "scale:llada", "--data", str(out), "--out", "RUN"])
+    say(f"{len(made)} questions in {out}; trace them with: {command}")

@@ -1,0 +1,125 @@
+"""Questions of the scale world as `qa.Example`s, for evaluation, tracing and stress tests; the same for the same seed.
+
+Held-out people, unless the question is about what known people are known for. Gold documents stand where they are asked
+to, or evenly over all places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.qa import Example
+from floatlens.scale.contexts import Asked, Context, Kind, ask, draw_context
+from floatlens.scale.sets import SETS, QuestionSet
+from floatlens.scale.wording import PERSON, QUESTIONS
+from floatlens.scale.world import WORLD_VERSION, World, make_world
+
+__all__ = ["MOST_DOCUMENTS", "chance", "questions"]
+
+MOST_DOCUMENTS = 12
+
+
+def questions(
+    which: QuestionSet,
+    count: int,
+    *,
+    documents: int = 10,
+    gold: int | None = None,
+    seed: int = 0,
+) -> list[Example]:
+    """`count` questions of one set.
+
+    `rag`: one hop, held-out people, `documents` passages of which one is gold, at place `gold` (0-based) or, if that is
+    not given, at every place in turn. `two-hop`: two gold passages, anywhere. `closed-known`: no passages, people that
+    training told about. `closed-unknown`: no passages, held-out people, so nobody can know. `counterfactual`: as `rag`,
+    but about a known person whose passage says something else than training did; the passage is right.
+
+    Example: `questions("rag", 100, gold=4)[0].documents[4].is_gold  # True`
+    """
+    if which not in SETS:
+        raise FloatlensError(f'no question set "{which}"{did_you_mean(which, SETS)}')
+    fewest = 2 if which == "two-hop" else 1
+    if not fewest <= documents <= MOST_DOCUMENTS:
+        raise FloatlensError(f"documents={documents}: the scale models were trained on {fewest} to {MOST_DOCUMENTS}")
+    if gold is not None and (which not in ("rag", "counterfactual") or not 0 <= gold < documents):
+        raise FloatlensError(
+            f"gold={gold}: give a place from 0 to {documents - 1}, for rag or counterfactual questions"
+        )
+    return list(_draw(make_world(), which, count, documents, gold, seed))
+
+
+def chance(example: Example) -> float:
+    """The probability of hitting the answer by guessing among all values of its kind."""
+    return float(example.meta["chance"])
+
+
+def _draw(
+    world: World, which: QuestionSet, count: int, documents: int, gold: int | None, seed: int
+) -> Iterator[Example]:
+    for i in range(count):
+        random = np.random.default_rng([seed, WORLD_VERSION, SETS.index(which), i])
+        place = i % documents if gold is None else gold
+        if which.startswith("closed"):
+            asked, context = _closed(random, world, known=which == "closed-known"), None
+        elif which == "two-hop":
+            asked, context = _two_hop(random, world, documents, "spouses" if i % 2 else "homes")
+        else:
+            asked, context = _one_hop(random, world, documents, place, counterfactual=which == "counterfactual")
+        yield _example(world, f"{which}-{seed}-{i:05d}", asked, context)
+
+
+def _one_hop(
+    random: np.random.Generator, world: World, documents: int, place: int, *, counterfactual: bool
+) -> tuple[Asked, Context]:
+    similar = bool(random.random() < 0.5)
+    while True:
+        group: Literal["known", "heldout"] = "known" if counterfactual else "heldout"
+        context = draw_context(random, world, "people", documents, group=group, similar=similar, altered=counterfactual)
+        options = [(i, a) for i, a in context.one_hop() if not counterfactual or _changed(world, context, i, a)]
+        if options:
+            break
+    chosen = options[int(random.integers(len(options)))]
+    order = [i for i in range(documents) if i != chosen[0]]
+    order.insert(place, chosen[0])
+    moved = context.reordered(order)
+    return ask(random, moved, (place, chosen[1])), moved
+
+
+def _changed(world: World, context: Context, index: int, attribute: str) -> bool:
+    subject = context.subjects[index]
+    true = next(who for who in world.known if who.name == subject.name)
+    return subject.facts[attribute] != true.facts[attribute]
+
+
+def _two_hop(random: np.random.Generator, world: World, documents: int, kind: Kind) -> tuple[Asked, Context]:
+    context = draw_context(random, world, kind, documents, group="heldout", similar=bool(random.random() < 0.5))
+    while not context.two_hop():  # a couple's second document may state nothing but the marriage
+        context = draw_context(random, world, kind, documents, group="heldout")
+    options = context.two_hop()
+    return ask(random, context, options[int(random.integers(len(options)))]), context
+
+
+def _closed(random: np.random.Generator, world: World, *, known: bool) -> Asked:
+    people = world.known if known else world.draw_people(random, 1, "heldout")
+    who = people[int(random.integers(len(people)))]
+    attribute = PERSON[int(random.integers(len(PERSON)))]
+    text = QUESTIONS[attribute][int(random.integers(len(QUESTIONS[attribute])))].format(s=who.name)
+    return Asked(text, who.facts[attribute], who.name, (attribute,), ())
+
+
+def _example(world: World, id: str, asked: Asked, context: Context | None) -> Example:
+    documents = [] if context is None else list(context.documents)
+    for gold in asked.golds:
+        documents[gold] = documents[gold].model_copy(update={"is_gold": True})
+    meta = {
+        "subject": asked.subject,
+        "path": list(asked.path),
+        "gold": list(asked.golds),
+        "chance": 1 / world.number_of_values(asked.path[-1]),
+        "world": [world.seed, WORLD_VERSION],
+    }
+    return Example(id=id, question=asked.text, answers=[asked.answer], documents=documents, meta=meta)

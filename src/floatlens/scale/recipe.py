@@ -1,0 +1,109 @@
+"""The recipe: stages of training, each a mixture of rows, with one optimiser and one schedule for every model.
+
+Plain values. `RECIPE` is what made the bundled weights; a copy of it stands in every model card. Stages have fixed
+lengths, set by the slowest of the four models, so that all of them see the same rows in the same order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from floatlens.errors import FloatlensError
+
+__all__ = ["RECIPE", "Recipe", "Stage", "read_recipe"]
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Stage(_Plain):
+    """A stretch of training. `mixture` weighs kinds of rows: words, pairs, closed, people, places, spouses, homes."""
+
+    name: str
+    steps: int = Field(ge=1)
+    length: int = Field(ge=16, description="tokens in a row")
+    rows: int = Field(ge=1, description="rows in a batch")
+    documents: tuple[int, int] = Field(description="fewest and most documents (or pairs) of a context")
+    mixture: dict[str, float]
+    known: float = Field(0.0, description="share of contexts about known people")
+    similar: float = Field(0.5, description="share of contexts in which names resemble one another")
+    two_hop: float = Field(0.5, description="how likely the next question takes two hops, where the context has any")
+    names: int = Field(100, ge=2, description="how many words are in use as names; for words only")
+    every_answer: float = Field(1.0, description="share of rows whose answers are all masked; in others a random share")
+    context_mask: float = Field(
+        0.0, description="share of the context that diffusion models do not see, in half the rows"
+    )
+    spare: int = Field(3, ge=0, description="most EOS to follow the one that ends an answer, but for the last answer")
+
+    @property
+    def tokens(self) -> int:
+        """Of one step."""
+        return self.length * self.rows
+
+
+class Recipe(_Plain):
+    """Everything that decides what training gives, but for the model's blueprint."""
+
+    stages: tuple[Stage, ...]
+    seed: int = 0
+    learning_rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    warmup: int = 100
+    decay: float = Field(0.2, description="share of the steps, at the end, in which the learning rate falls to a tenth")
+    earlier: float = Field(0.25, description="share of steps that go back to an earlier stage")
+
+    @property
+    def steps(self) -> int:
+        return sum(stage.steps for stage in self.stages)
+
+    @property
+    def digest(self) -> str:
+        """A short name for exactly these values."""
+        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()[:12]
+
+    def stage_at(self, step: int) -> tuple[Stage, Stage]:
+        """The stage a step belongs to, and the stage whose rows it takes: the same, or now and then an earlier one."""
+        ends = np.cumsum([stage.steps for stage in self.stages])
+        current = int(np.searchsorted(ends, step, side="right"))
+        random = np.random.default_rng([self.seed, step, 1])
+        back = current > 0 and random.random() < self.earlier
+        return self.stages[current], self.stages[int(random.integers(current)) if back else current]
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate of a step: linear warm-up, a plateau, a linear fall."""
+        rise = min(1.0, (step + 1) / max(self.warmup, 1))
+        left = (self.steps - step) / max(self.decay * self.steps, 1.0)
+        return self.learning_rate * min(rise, max(0.1, min(1.0, left)))
+
+    def starts(self) -> Iterator[tuple[int, Stage]]:
+        """(first step, stage) of every stage."""
+        first = 0
+        for stage in self.stages:
+            yield first, stage
+            first += stage.steps
+
+
+RECIPE = Recipe(stages=(Stage(name="pairs", steps=1, length=40, rows=48, documents=(2, 3), mixture={"pairs": 1.0}),))
+
+
+def read_recipe(path: Path | None) -> Recipe:
+    """A recipe from a JSON file; the bundled one for None."""
+    if path is None:
+        return RECIPE
+    try:
+        return Recipe.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise FloatlensError(f"recipe {path}: {error.strerror or error}; give a JSON file") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise FloatlensError(f"recipe {path}, {where or 'top level'}: {first['msg']}") from None

@@ -1,0 +1,243 @@
+"""Training: one loop for all four models, on one thread, that can be killed at any moment and goes on where it was.
+
+A step depends only on the recipe, the seed and its number, so a run that was stopped and continued equals one that was
+not, bit for bit, on the same machine and versions. The checkpoint is one safetensors file, renamed into place. The log
+is one line per `LOG_EVERY` steps; what lies beyond the checkpoint is cut off when a run continues.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from floatlens.errors import FloatlensError
+from floatlens.scale.blueprints import Blueprint, build_module, write_checkpoint
+from floatlens.scale.objectives import draw_mask, score
+from floatlens.scale.recipe import Recipe
+from floatlens.scale.rows import RowMaker
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["LOG_EVERY", "Progress", "read_log", "steps_done", "train"]
+
+LOG_EVERY = 50
+_SAVE_EVERY = 250
+_STATE = "training.safetensors"
+_LOG = "training.jsonl"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training is: means over the steps since the last report, of those that drew rows of the current stage."""
+
+    step: int
+    of: int
+    stage: str
+    tokens: int
+    seconds: float
+    loss: float
+    answer_loss: float
+    accuracy: float
+
+
+def train(
+    plan: Blueprint,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    base: Path | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    stop_after: int | None = None,
+) -> bool:
+    """Train a model into `folder`, or go on with what lies there; True when it is finished and its folder complete.
+
+    `base` is the folder of the trained model this one starts from, for a blueprint that has one. `stop_after` leaves
+    off after so many steps of this call, with a checkpoint.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _one_thread():
+        torch.manual_seed(recipe.seed)
+        run = _Run(plan, recipe, folder, base)
+        if run.step == recipe.steps:
+            return True
+        last = recipe.steps if stop_after is None else min(recipe.steps, run.step + stop_after)
+        while run.step < last:
+            run.advance()
+            if run.step % LOG_EVERY == 0 or run.step == last:
+                report(run.log())
+            if run.step % _SAVE_EVERY == 0 or run.step == last:
+                run.save()
+        if run.step < recipe.steps:
+            return False
+        write_checkpoint(plan, run.module, folder)
+        return True
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Sums come out the same whatever the machine's number of cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class _Run:
+    """The state of one training run."""
+
+    def __init__(self, plan: Blueprint, recipe: Recipe, folder: Path, base: Path | None) -> None:
+        self.plan, self.recipe, self.folder = plan, recipe, folder
+        self.maker = RowMaker(recipe.seed)
+        self.module = build_module(plan)
+        if plan.base is not None:
+            _start_from(self.module, plan, base)
+        self.module.train()
+        self.names = [name for name, _ in self.module.named_parameters()]
+        self.optimizer = torch.optim.AdamW(
+            self.module.parameters(),
+            lr=recipe.learning_rate,
+            betas=recipe.betas,
+            weight_decay=recipe.weight_decay,
+            fused=True,
+        )
+        self.step, self.tokens, self.seconds = 0, 0, 0.0
+        self._since: list[tuple[float, float, float]] = []
+        self._restore()
+
+    def advance(self) -> None:
+        """One step."""
+        began = time.perf_counter()
+        recipe = self.recipe
+        current, stage = recipe.stage_at(self.step)
+        rows = self.maker.rows(stage, self.step)
+        random = np.random.default_rng([recipe.seed, self.step, 2])
+        mask = draw_mask(random, rows, every_answer=stage.every_answer, context_mask=stage.context_mask)
+        for group in self.optimizer.param_groups:
+            group["lr"] = recipe.rate_at(self.step)
+        found = score(self.module, self.plan, rows, mask, self.maker.mask)
+        found.loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.module.parameters(), recipe.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if stage is current or not self._since:
+            self._since.append((float(found.loss.detach()), found.answer_loss, found.accuracy))
+        self.step += 1
+        self.tokens += stage.tokens
+        self.seconds += time.perf_counter() - began
+
+    def log(self) -> Progress:
+        """A line for the steps since the last one."""
+        means = np.mean(self._since, axis=0).tolist()
+        stage = self.recipe.stage_at(self.step - 1)[0].name
+        made = Progress(self.step, self.recipe.steps, stage, self.tokens, round(self.seconds, 1), *means)
+        self._since = []
+        with (self.folder / _LOG).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(_plain(made)) + "\n")
+        return made
+
+    def save(self) -> None:
+        """Weights and optimiser in one file that is either the old one or the new one."""
+        from safetensors.torch import save_file
+
+        tensors = {f"weights.{name}": tensor.detach() for name, tensor in self.module.named_parameters()}
+        for name, parameter in zip(self.names, self.module.parameters(), strict=True):
+            for key, value in self.optimizer.state[parameter].items():
+                tensors[f"{key}.{name}"] = value
+        facts = {"step": self.step, "tokens": self.tokens, "seconds": self.seconds, **self._identity}
+        temporary = self.folder / f"{_STATE}.part"
+        save_file(tensors, temporary, metadata={"state": json.dumps(facts)})
+        os.replace(temporary, self.folder / _STATE)
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        return {"model": self.plan.name, "recipe": self.recipe.digest}
+
+    def _restore(self) -> None:
+        """Go on from the checkpoint of the folder, if it has one; refuse one of another model or recipe."""
+        from safetensors import safe_open
+
+        path = self.folder / _STATE
+        facts = _facts(path)
+        if not facts:
+            (self.folder / _LOG).unlink(missing_ok=True)
+            return
+        for key, wanted in self._identity.items():
+            if facts[key] != wanted:
+                raise FloatlensError(
+                    f"{path}: it belongs to {key} {facts[key]}, not {wanted}; give another folder or remove it"
+                )
+        with safe_open(path, framework="pt") as file, torch.no_grad():
+            for name, parameter in self.module.named_parameters():
+                parameter.copy_(file.get_tensor(f"weights.{name}"))
+                self.optimizer.state[parameter] = {
+                    key: file.get_tensor(f"{key}.{name}") for key in ("step", "exp_avg", "exp_avg_sq")
+                }
+        self.step, self.tokens, self.seconds = facts["step"], facts["tokens"], facts["seconds"]
+        _cut_log(self.folder / _LOG, self.step)
+
+
+def _start_from(module: PreTrainedModel, plan: Blueprint, base: Path | None) -> None:
+    """The trained weights of the model this one is adapted from."""
+    from floatlens.models import load
+
+    if base is None or not (base / "model.safetensors").is_file():
+        raise FloatlensError(
+            f"{plan.name} is adapted from {plan.base}, and there is no trained {plan.base} in "
+            f"{base or 'the output folder'}; train it first, or train all"
+        )
+    module.load_state_dict(load(base, dtype="float32", device="cpu").module.state_dict())
+
+
+def steps_done(folder: Path) -> int:
+    """How many steps the checkpoint of a folder holds; 0 where there is none."""
+    return int(_facts(folder / _STATE).get("step", 0))
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        return {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            found: dict[str, Any] = json.loads(file.metadata()["state"])
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise FloatlensError(
+            f"{path}: not a checkpoint of a training run ({error}); remove it to start anew"
+        ) from error
+    return found
+
+
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's log, whole ones only."""
+    path = folder / _LOG
+    if not path.is_file():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:  # the last line of a run that was killed while it wrote
+            break
+    return found
+
+
+def _cut_log(path: Path, step: int) -> None:
+    kept = [line for line in read_log(path.parent) if line["step"] <= step]
+    path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+
+
+def _plain(progress: Progress) -> dict[str, Any]:
+    return {key: round(value, 5) if isinstance(value, float) else value for key, value in vars(progress).items()}
