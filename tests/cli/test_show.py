@@ -114,13 +114,14 @@ def test_the_families(floatlens: Run) -> None:
     assert " unshifted " in rows["llada"]
     assert " shifted " in rows["dream"]
     assert "autoregressive" in rows["causal"]
-    assert "registered names: none" in out
+    assert "registered names: scale:dream, scale:llada, scale:llama, scale:qwen" in out
 
 
 def test_registered_names_are_listed(floatlens: Run, monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
     from floatlens.models import names
 
     monkeypatch.setattr(names, "_REGISTER", {})
+    monkeypatch.setattr(names, "_OURS", ())
     names.register_name("test", lambda name: model, known=lambda: ["words"])
     assert "registered names: test:words" in floatlens("models")[1]
     assert "llada (masked diffusion)" in floatlens("models", "test:words")[1]

@@ -124,6 +124,7 @@ def test_special_tokens_follow_the_order_of_transformers(copied):
 @pytest.fixture
 def register(monkeypatch):
     monkeypatch.setattr(names, "_REGISTER", {})
+    monkeypatch.setattr(names, "_OURS", ())
 
 
 @pytest.mark.usefixtures("register", "no_network")

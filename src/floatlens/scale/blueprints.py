@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["BLUEPRINTS", "Blueprint", "blueprint", "build_module", "write_checkpoint"]
 
 _LAYERS, _HEADS, _WIDTH = 8, 8, 128
-_LENGTH, _EPS, _THETA = 1024, 1e-5, 10_000.0
+_LENGTH, _EPS = 1024, 1e-5
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Blueprint:
     architecture: Literal["llama", "qwen2"]
     kv_heads: int
     mlp_width: int
+    rope_theta: float
     about: str
     base: str | None = None
 
@@ -43,16 +44,17 @@ class Blueprint:
 BLUEPRINTS = {
     b.name: b
     for b in (
-        Blueprint("llama", "arm", True, "llama", 8, 264, "autoregressive Llama"),
-        Blueprint("qwen", "arm", True, "qwen2", 2, 328, "autoregressive Qwen2, four query heads to a key head"),
-        Blueprint("llada", "mdm", False, "llama", 8, 264, "masked diffusion from scratch, in LLaDA's format"),
+        Blueprint("llama", "arm", True, "llama", 8, 264, 5e5, "autoregressive Llama"),
+        Blueprint("qwen", "arm", True, "qwen2", 2, 328, 1e6, "autoregressive Qwen2, four query heads to a key head"),
+        Blueprint("llada", "mdm", False, "llama", 8, 264, 5e5, "masked diffusion from scratch, in LLaDA's format"),
         Blueprint(
-            "dream", "mdm", True, "qwen2", 2, 328, "masked diffusion adapted from qwen, in Dream's format", "qwen"
+            "dream", "mdm", True, "qwen2", 2, 328, 1e6, "masked diffusion adapted from qwen, in Dream's format", "qwen"
         ),
     )
 }
 """A wider MLP gives the Qwen2 pair what their fewer key heads save: all four have the same number of weights but for
-Qwen2's biases."""
+Qwen2's biases. Rotary bases are those of the families' published models: with heads of 16 dimensions, a smaller one
+would leave too few of them to compare contents over a few hundred tokens."""
 
 
 def blueprint(name: str) -> Blueprint:
@@ -76,7 +78,7 @@ def build_module(plan: Blueprint) -> PreTrainedModel:
         "num_key_value_heads": plan.kv_heads,
         "max_position_embeddings": _LENGTH,
         "rms_norm_eps": _EPS,
-        "rope_parameters": {"rope_type": "default", "rope_theta": _THETA},
+        "rope_parameters": {"rope_type": "default", "rope_theta": plan.rope_theta},
         "tie_word_embeddings": False,
         **{key: tokens[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")},
         "attn_implementation": "sdpa",
@@ -145,7 +147,7 @@ def _dream(config: PreTrainedConfig, common: dict[str, Any]) -> dict[str, Any]:
         num_key_value_heads rms_norm_eps tie_word_embeddings vocab_size"""
     own = {key: getattr(config, key) for key in keys.split()}
     head = {"architectures": ["DreamModel"], "model_type": "Dream"}
-    return {**head, **own, "rope_theta": _THETA, "use_sliding_window": False, **common}
+    return {**head, **own, "rope_theta": config.rope_parameters["rope_theta"], "use_sliding_window": False, **common}
 
 
 def _llada(config: PreTrainedConfig, common: dict[str, Any]) -> dict[str, Any]:
@@ -159,7 +161,7 @@ def _llada(config: PreTrainedConfig, common: dict[str, Any]) -> dict[str, Any]:
         "embedding_size": config.vocab_size,
         "max_sequence_length": config.max_position_embeddings,
         "rms_norm_eps": config.rms_norm_eps,
-        "rope_theta": _THETA,
+        "rope_theta": config.rope_parameters["rope_theta"],
     }
     kinds = {
         "activation_type": "silu",

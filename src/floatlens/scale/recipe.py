@@ -35,7 +35,8 @@ class Stage(_Plain):
     known: float = Field(0.0, description="share of contexts about known people")
     similar: float = Field(0.5, description="share of contexts in which names resemble one another")
     two_hop: float = Field(0.5, description="how likely the next question takes two hops, where the context has any")
-    names: int = Field(100, ge=2, description="how many words are in use as names; for words only")
+    names: int = Field(64, ge=2, description="how many words are in use as names; for words only")
+    gap: int = Field(0, ge=0, description="most words between a name and its value, for words and pairs")
     every_answer: float = Field(1.0, description="share of rows whose answers are all masked; in others a random share")
     context_mask: float = Field(
         0.0, description="share of the context that diffusion models do not see, in half the rows"
@@ -58,7 +59,7 @@ class Recipe(_Plain):
     weight_decay: float = 0.01
     clip: float = 1.0
     warmup: int = 100
-    decay: float = Field(0.2, description="share of the steps, at the end, in which the learning rate falls to a tenth")
+    decay: int = Field(1000, ge=1, description="how many steps, at the end, the learning rate takes to fall to a tenth")
     earlier: float = Field(0.25, description="share of steps that go back to an earlier stage")
 
     @property
@@ -81,7 +82,7 @@ class Recipe(_Plain):
     def rate_at(self, step: int) -> float:
         """The learning rate of a step: linear warm-up, a plateau, a linear fall."""
         rise = min(1.0, (step + 1) / max(self.warmup, 1))
-        left = (self.steps - step) / max(self.decay * self.steps, 1.0)
+        left = (self.steps - step) / self.decay
         return self.learning_rate * min(rise, max(0.1, min(1.0, left)))
 
     def starts(self) -> Iterator[tuple[int, Stage]]:

@@ -20,13 +20,17 @@ from floatlens.scale.contexts import Asked, Context, ask, draw_context
 from floatlens.scale.lexicon import FIRST_NAMES, LAST_NAMES, VALUES
 from floatlens.scale.recipe import Stage
 from floatlens.scale.tokenizer import BOS, EOS, MASK, make_tokenizer, special_id
-from floatlens.scale.wording import QUESTIONS
-from floatlens.scale.world import World, make_world
+from floatlens.scale.wording import PERSON, QUESTIONS, SENTENCES
+from floatlens.scale.world import Subject, World, make_world
 
 __all__ = ["ANSWER", "CONTEXT", "END", "FILL", "RowMaker", "Rows"]
 
 _WORDS = tuple(word for pair in zip(FIRST_NAMES, LAST_NAMES, strict=True) for word in pair)
 _VALUES = tuple(value for values in VALUES.values() for value in values if " " not in value)
+
+_FILLERS = tuple("is was has in at the a to of by as for on where lives works plays keeps".split())
+_LINES = ("words", "pairs", "notes")
+_SEVERAL = ("pairs", "notes")  # short ones: as many as fit stand in one row, each about other people
 
 # What a position is, in `Rows.part`.
 CONTEXT, ANSWER, END, FILL = 0, 1, 2, 3
@@ -68,17 +72,23 @@ class RowMaker:
     def _row(self, random: np.random.Generator, stage: Stage) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
         kinds, weights = zip(*stage.mixture.items(), strict=True)
         what = kinds[int(random.choice(len(kinds), p=np.array(weights) / sum(weights)))]
-        lines = what in ("words", "pairs")
-        if lines:
-            pieces = self._pairs(random, stage, full=what == "pairs")
-        elif what == "closed":
-            pieces = self._closed(random)
-        else:
-            pieces = self._documents(random, stage, what)
-        encoded = self.tokenizer.encode_batch_fast(
-            [piece for pair in pieces for piece in pair], add_special_tokens=False
-        )
-        return self._lay_out(random, [encoding.ids for encoding in encoded], stage, lines=lines)
+        pieces: list[list[int]] = []
+        while sum(map(len, pieces)) < stage.length:
+            texts = [text for pair in self._pieces(random, stage, what) for text in pair]
+            pieces += [made.ids for made in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+            if what not in _SEVERAL:
+                break
+        return self._lay_out(random, pieces, stage, lines=what in _LINES)
+
+    def _pieces(self, random: np.random.Generator, stage: Stage, what: str) -> list[tuple[str, str]]:
+        """What is asked and its answer, in turn; whatever is told comes before the first question."""
+        if what == "notes":
+            return self._notes(random, stage)
+        if what == "closed":
+            return self._closed(random)
+        if what in ("words", "pairs"):
+            return self._pairs(random, stage, full=what == "pairs")
+        return self._documents(random, stage, what)
 
     def _documents(self, random: np.random.Generator, stage: Stage, what: str) -> list[tuple[str, str]]:
         count = int(random.integers(stage.documents[0], stage.documents[1] + 1))
@@ -131,10 +141,32 @@ class RowMaker:
         else:
             names = [_WORDS[i] for i in random.choice(stage.names, count, replace=False).tolist()]
         told = {name: _VALUES[int(random.random() * min(8 * stage.names, len(_VALUES)))] for name in names}
-        listed = "".join(f"\n{name} {value}" for name, value in told.items())
+        listed = "".join(f"\n{name}{self._gap(random, stage)} {value}" for name, value in told.items())
         again = [names[i] for i in random.permutation(count).tolist()]
         heads = [f"{listed}\n\n{again[0]}", *(f"\n{name}" for name in again[1:])]
-        return [(head, told[name]) for head, name in zip(heads, again, strict=True)]
+        return [(head + self._gap(random, stage), told[name]) for head, name in zip(heads, again, strict=True)]
+
+    def _gap(self, random: np.random.Generator, stage: Stage) -> str:
+        """A few words that mean nothing, so that a value may stand at some distance from its name."""
+        count = int(random.integers(0, stage.gap + 1))
+        return "".join(f" {_FILLERS[int(random.random() * len(_FILLERS))]}" for _ in range(count))
+
+    def _notes(self, random: np.random.Generator, stage: Stage) -> list[tuple[str, str]]:
+        """Facts about people in sentences, one to a line, then the same facts in another order, each to be completed."""
+        count = int(random.integers(stage.documents[0], stage.documents[1] + 1))
+        people = self.world.draw_people(random, count, "unknown", similar=bool(random.random() < stage.similar))
+        told = random.choice(len(PERSON), int(random.integers(1, 3)), replace=False).tolist()
+        facts = [(who, PERSON[i]) for who in people for i in told]
+        order, again = random.permutation(len(facts)).tolist(), random.permutation(len(facts)).tolist()
+        listed = "".join(f"\n{_sentence(random, *facts[i])}" for i in order)
+        pieces, tail = [], f"{listed}\n"
+        for i in again:
+            who, attribute = facts[i]
+            wordings = [text for text in SENTENCES[attribute] if text.index("{s}") < text.index("{v}")]
+            before, after = wordings[int(random.integers(len(wordings)))].split("{v}")
+            pieces.append((f"{tail}\n{before.format(s=who.name)}", who.facts[attribute]))
+            tail = after
+        return pieces
 
     def _lay_out(
         self, random: np.random.Generator, pieces: Sequence[Sequence[int]], stage: Stage, *, lines: bool
@@ -162,3 +194,8 @@ class RowMaker:
         if at == 1:
             raise ValueError(f"a row of {length} tokens does not hold its first question")
         return ids, part
+
+
+def _sentence(random: np.random.Generator, who: Subject, attribute: str) -> str:
+    wordings = SENTENCES[attribute]
+    return wordings[int(random.integers(len(wordings)))].format(s=who.name, v=who.facts[attribute])

@@ -1,0 +1,55 @@
+"""The recipe: stages in order, now and then an earlier one, and the learning rate over the steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from floatlens.errors import FloatlensError
+from floatlens.scale.recipe import RECIPE, Recipe, Stage, read_recipe
+
+
+def stage(name: str, steps: int) -> Stage:
+    return Stage(name=name, steps=steps, length=32, rows=2, documents=(2, 2), mixture={"words": 1.0})
+
+
+MADE = Recipe(stages=(stage("a", 10), stage("b", 400)), warmup=5, decay=100, learning_rate=2e-3, earlier=0.25)
+
+
+def test_stages_follow_one_another():
+    assert MADE.steps == 410
+    assert [MADE.stage_at(step)[0].name for step in (0, 9, 10, 409)] == ["a", "a", "b", "b"]
+    assert list(MADE.starts()) == [(0, MADE.stages[0]), (10, MADE.stages[1])]
+    assert all(MADE.stage_at(step)[1].name == "a" for step in range(10))
+
+
+def test_a_quarter_of_the_steps_goes_back():
+    back = np.mean([MADE.stage_at(step)[1].name == "a" for step in range(10, 410)])
+    assert 0.18 < back < 0.32
+    assert [MADE.stage_at(step)[1].name for step in range(410)] == [MADE.stage_at(step)[1].name for step in range(410)]
+
+
+def test_the_rate_rises_stays_and_falls():
+    rates = [MADE.rate_at(step) for step in range(410)]
+    assert rates[0] == pytest.approx(2e-3 / 5)
+    assert rates[4:310] == [pytest.approx(2e-3)] * 306
+    assert rates[360] == pytest.approx(1e-3)
+    assert rates[-1] == pytest.approx(2e-4)
+    assert min(rates[310:]) == rates[-1]
+
+
+def test_the_digest_names_the_values():
+    assert MADE.digest == Recipe.model_validate_json(MADE.model_dump_json()).digest
+    assert MADE.digest != MADE.model_copy(update={"seed": 1}).digest
+
+
+def test_a_recipe_of_ones_own(tmp_path):
+    path = tmp_path / "recipe.json"
+    path.write_text(MADE.model_dump_json())
+    assert read_recipe(path) == MADE
+    assert read_recipe(None) is RECIPE
+    path.write_text(MADE.model_dump_json().replace('"warmup"', '"warmpu"'))
+    with pytest.raises(FloatlensError, match=r"recipe .*recipe.json, warmpu: "):
+        read_recipe(path)
+    with pytest.raises(FloatlensError, match="No such file"):
+        read_recipe(tmp_path / "none.json")

@@ -1,0 +1,138 @@
+"""Training: the same bits after a stop, refusals, the formats of the families, and (slow) that the recipe learns."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from floatlens.errors import FloatlensError
+from floatlens.models import load
+from floatlens.scale.blueprints import BLUEPRINTS, blueprint, build_module, write_checkpoint
+from floatlens.scale.recipe import Recipe, Stage
+from floatlens.scale.training import Progress, read_log, steps_done, train
+
+SMALL = Recipe(
+    stages=(
+        Stage(name="words", steps=4, length=24, rows=4, documents=(2, 2), mixture={"words": 1.0}, names=4),
+        Stage(
+            name="people",
+            steps=4,
+            length=120,
+            rows=2,
+            documents=(1, 1),
+            mixture={"people": 1.0, "closed": 0.3},
+            context_mask=0.2,
+            every_answer=0.7,
+        ),
+    ),
+    warmup=2,
+    decay=3,
+)
+
+
+@pytest.mark.parametrize("name", ["llama", "llada"])
+def test_a_run_that_was_stopped_equals_one_that_was_not(tmp_path, name):
+    assert train(blueprint(name), SMALL, tmp_path / "whole")
+    for _ in range(3):
+        finished = train(blueprint(name), SMALL, tmp_path / "parts", stop_after=3)
+    assert finished
+    for file in ("model.safetensors", "training.safetensors"):
+        whole, parts = (load_file(tmp_path / run / file) for run in ("whole", "parts"))
+        assert whole.keys() == parts.keys()
+        assert all(torch.equal(whole[key], parts[key]) for key in whole)
+
+
+def test_training_is_told_about_and_logged(tmp_path):
+    told: list[Progress] = []
+    train(blueprint("llada"), SMALL, tmp_path, report=told.append)
+    assert [now.step for now in told] == [8]
+    assert told[0].tokens == sum(SMALL.stage_at(step)[1].tokens for step in range(8))
+    assert [line["step"] for line in read_log(tmp_path)] == [8]
+    assert steps_done(tmp_path) == 8
+    before = (tmp_path / "model.safetensors").stat().st_mtime_ns
+    assert train(blueprint("llada"), SMALL, tmp_path, report=told.append)
+    assert len(told) == 1
+    assert (tmp_path / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_the_log_is_cut_back_to_the_checkpoint(tmp_path):
+    train(blueprint("llama"), SMALL, tmp_path, stop_after=3)
+    log = tmp_path / "training.jsonl"
+    log.write_text(log.read_text() + json.dumps({"step": 5}) + '\n{"step": 6, "lo')
+    train(blueprint("llama"), SMALL, tmp_path)
+    assert [line["step"] for line in read_log(tmp_path)] == [3, 8]
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    train(blueprint("llama"), SMALL, tmp_path, stop_after=1)
+    with pytest.raises(FloatlensError, match="it belongs to model llama, not llada; give another folder"):
+        train(blueprint("llada"), SMALL, tmp_path)
+    with pytest.raises(FloatlensError, match="it belongs to recipe"):
+        train(blueprint("llama"), SMALL.model_copy(update={"seed": 9}), tmp_path)
+    (tmp_path / "training.safetensors").write_bytes(b"what")
+    with pytest.raises(FloatlensError, match="not a checkpoint of a training run"):
+        steps_done(tmp_path)
+
+
+def test_dream_starts_from_qwen(tmp_path):
+    with pytest.raises(FloatlensError, match="dream is adapted from qwen, and there is no trained qwen"):
+        train(blueprint("dream"), SMALL, tmp_path / "dream")
+    train(blueprint("qwen"), SMALL, tmp_path / "qwen")
+    gentle = SMALL.model_copy(update={"learning_rate": 0.0})
+    train(blueprint("dream"), gentle, tmp_path / "dream", base=tmp_path / "qwen")
+    qwen, dream = (load_file(tmp_path / name / "model.safetensors") for name in ("qwen", "dream"))
+    assert all(torch.equal(qwen[key], dream[key]) for key in qwen)
+
+
+@pytest.mark.parametrize("name", list(BLUEPRINTS))
+def test_folders_are_read_by_the_loaders_of_their_families(tmp_path, name):
+    plan = blueprint(name)
+    torch.manual_seed(0)
+    module = build_module(plan).train(False)
+    for parameter in module.parameters():  # to float16 and back; the rotary buffer stays as it is
+        parameter.data = parameter.data.half().float()
+    write_checkpoint(plan, module, tmp_path / name)
+    model = load(tmp_path / name)
+    family = {"llama": "causal", "qwen": "causal", "llada": "llada", "dream": "dream"}[name]
+    assert (model.family, model.kind, model.shift) == (family, plan.kind, plan.shift)
+    assert (model.num_layers, model.num_heads, model.num_kv_heads) == (8, 8, plan.kv_heads)
+    assert (model.bos_id, model.eos_ids, model.pad_id) == (2, (3,), 0)
+    assert model.mask_id == (4 if plan.kind == "mdm" else None)
+    ids = torch.randint(5, 700, (2, 30))
+    torch.testing.assert_close(model.forward(ids), module(ids, use_cache=False).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_an_unknown_blueprint():
+    with pytest.raises(FloatlensError, match='no scale model "lada"; did you mean "llada"'):
+        blueprint("lada")
+
+
+def test_killed_while_it_trains(tmp_path):
+    """SIGKILL at a moment of its own choosing; what is continued equals what was never disturbed."""
+    steps = [stage.model_copy(update={"steps": 60}) for stage in SMALL.stages]
+    recipe = SMALL.model_copy(update={"stages": tuple(steps)})
+    path = tmp_path / "recipe.json"
+    path.write_text(recipe.model_dump_json())
+    command = ["floatlens.cli", "scale", "train", "--model", "llama", "--out", tmp_path / "killed", "--recipe", path]
+    code = f"import sys; from floatlens.cli import main; sys.exit(main({[str(part) for part in command[1:]]!r}))"
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    log = tmp_path / "killed" / "llama" / "training.jsonl"
+    deadline = time.monotonic() + 120
+    while not log.is_file() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert train(blueprint("llama"), recipe, tmp_path / "killed" / "llama")
+    assert train(blueprint("llama"), recipe, tmp_path / "whole")
+    killed, whole = (
+        load_file(folder / "model.safetensors") for folder in (tmp_path / "killed/llama", tmp_path / "whole")
+    )
+    assert all(torch.equal(killed[key], whole[key]) for key in whole)
