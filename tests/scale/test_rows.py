@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -62,7 +64,7 @@ def test_no_held_out_person_is_ever_met(kind):
     for step in range(25):
         for ids in MAKER.rows(stage(kind, documents=(4, 6), length=420), step).ids:
             words = text(ids)
-            assert not heldout & {f"{a} {b}" for a, b in zip(words, words[1:], strict=False)}
+            assert not heldout & {f"{a} {b}" for a, b in itertools.pairwise(words)}
 
 
 @pytest.mark.parametrize("kind", ["people", "places", "spouses", "homes"])
@@ -129,7 +131,7 @@ def test_known_people_are_asked_about_without_documents():
     for ids, part in zip(rows.ids, rows.part, strict=True):
         for context, answer in exchanges(ids, part):
             question = context[context.index("Question") :]
-            name = next(f"{a} {b}" for a, b in zip(question, question[1:], strict=False) if f"{a} {b}" in facts)
+            name = next(f"{a} {b}" for a, b in itertools.pairwise(question) if f"{a} {b}" in facts)
             assert " ".join(answer) in facts[name]
 
 

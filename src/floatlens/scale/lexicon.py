@@ -6,7 +6,7 @@ words (an employer, a pet) is written with spaces and takes as many tokens. Orde
 
 from __future__ import annotations
 
-__all__ = ["FIRST_NAMES", "LAST_NAMES", "PLACES", "VALUES"]
+__all__ = ["FILLERS", "FIRST_NAMES", "LAST_NAMES", "PLACES", "VALUES"]
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -53,3 +53,6 @@ VALUES: dict[str, tuple[str, ...]] = {
     "landmark": tuple(f"{pair} {what}" for pair in _pairs("great old", "stone marble") for what in _BUILDINGS),
 }
 """What an attribute can be. `spouse` is not here: its values are people."""
+
+FILLERS = _words("is was has in at the a to of by as for on where lives works plays keeps")
+"""Words of the sentences, for lines that only mean to keep a name and its value apart."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from floatlens.prompts import load_template
 from floatlens.prompts.template import Template, render
 from floatlens.scale.contexts import Asked, Context, ask, draw_context
-from floatlens.scale.lexicon import FIRST_NAMES, LAST_NAMES, VALUES
+from floatlens.scale.lexicon import FILLERS, FIRST_NAMES, LAST_NAMES, VALUES
 from floatlens.scale.recipe import Stage
 from floatlens.scale.tokenizer import BOS, EOS, MASK, make_tokenizer, special_id
 from floatlens.scale.wording import PERSON, QUESTIONS, SENTENCES
@@ -28,7 +28,6 @@ __all__ = ["ANSWER", "CONTEXT", "END", "FILL", "RowMaker", "Rows"]
 _WORDS = tuple(word for pair in zip(FIRST_NAMES, LAST_NAMES, strict=True) for word in pair)
 _VALUES = tuple(value for values in VALUES.values() for value in values if " " not in value)
 
-_FILLERS = tuple("is was has in at the a to of by as for on where lives works plays keeps".split())
 _LINES = ("words", "pairs", "notes")
 _SEVERAL = ("pairs", "notes")  # short ones: as many as fit stand in one row, each about other people
 
@@ -149,10 +148,10 @@ class RowMaker:
     def _gap(self, random: np.random.Generator, stage: Stage) -> str:
         """A few words that mean nothing, so that a value may stand at some distance from its name."""
         count = int(random.integers(0, stage.gap + 1))
-        return "".join(f" {_FILLERS[int(random.random() * len(_FILLERS))]}" for _ in range(count))
+        return "".join(f" {FILLERS[int(random.random() * len(FILLERS))]}" for _ in range(count))
 
     def _notes(self, random: np.random.Generator, stage: Stage) -> list[tuple[str, str]]:
-        """Facts about people in sentences, one to a line, then the same facts in another order, each to be completed."""
+        """Facts about people in sentences, a line each, then the same facts in another order, each to be completed."""
         count = int(random.integers(stage.documents[0], stage.documents[1] + 1))
         people = self.world.draw_people(random, count, "unknown", similar=bool(random.random() < stage.similar))
         told = random.choice(len(PERSON), int(random.integers(1, 3)), replace=False).tolist()
