@@ -9,11 +9,12 @@ import pytest
 
 import floatlens as fl
 from floatlens.models import registered_names
-from floatlens.scale import MODELS, WEIGHTS, questions
+from floatlens.scale import WEIGHTS, bundled, questions
 from floatlens.scale.cards import read_card
 from floatlens.scale.evaluation import evaluate
 from floatlens.scale.sets import SETS
 
+MODELS = bundled()
 FAMILY = {"llama": "causal", "qwen": "causal", "llada": "llada", "dream": "dream"}
 
 

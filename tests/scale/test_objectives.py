@@ -9,6 +9,7 @@ import torch
 from floatlens.scale.blueprints import BLUEPRINTS, build_module
 from floatlens.scale.objectives import draw_mask, score
 from floatlens.scale.rows import ANSWER, CONTEXT, END, FILL, Rows
+from floatlens.scale.tokenizer import vocabulary
 
 MASK = 4
 
@@ -16,7 +17,7 @@ MASK = 4
 @pytest.fixture(scope="module")
 def rows() -> Rows:
     random = np.random.default_rng(0)
-    ids = random.integers(5, 700, (3, 12))
+    ids = random.integers(5, len(vocabulary()), (3, 12))
     part = np.array([[CONTEXT] * 6 + [ANSWER] * 3 + [END] + [FILL] * 2] * 3, dtype=np.int8)
     return Rows(ids, part)
 

@@ -38,6 +38,16 @@ def test_the_rate_rises_stays_and_falls():
     assert min(rates[310:]) == rates[-1]
 
 
+def test_the_rate_falls_within_the_last_stage():
+    with pytest.raises(ValueError, match="decay=401 is longer than the last stage, 400 steps"):
+        Recipe(stages=MADE.stages, decay=401)
+
+
+def test_lengths_replace_the_steps_of_the_first_stages():
+    assert [one.steps for one in MADE.with_lengths([7]).stages] == [7, 400]
+    assert MADE.with_lengths([]) == MADE
+
+
 def test_the_digest_names_the_values():
     assert MADE.digest == Recipe.model_validate_json(MADE.model_dump_json()).digest
     assert MADE.digest != MADE.model_copy(update={"seed": 1}).digest

@@ -13,7 +13,7 @@ from floatlens.scale.recipe import RECIPE, Stage
 from floatlens.scale.rows import ANSWER, CONTEXT, END, FILL, RowMaker
 from floatlens.scale.world import make_world
 
-KINDS = ["words", "pairs", "notes", "closed", "people", "places", "spouses", "homes"]
+KINDS = ["words", "pairs", "couples", "notes", "asked", "closed", "people", "places", "spouses", "homes"]
 MAKER = RowMaker(3)
 
 

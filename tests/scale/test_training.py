@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from floatlens.errors import FloatlensError
 from floatlens.models import load
 from floatlens.scale.blueprints import BLUEPRINTS, blueprint, build_module, write_checkpoint
-from floatlens.scale.recipe import Recipe, Stage
+from floatlens.scale.recipe import Recipe, Stage, read_recipe
 from floatlens.scale.training import Progress, read_log, steps_done, train
 
 SMALL = Recipe(
@@ -48,6 +48,27 @@ def test_a_run_that_was_stopped_equals_one_that_was_not(tmp_path, name):
         whole, parts = (load_file(tmp_path / run / file) for run in ("whole", "parts"))
         assert whole.keys() == parts.keys()
         assert all(torch.equal(whole[key], parts[key]) for key in whole)
+
+
+def test_settled_lengths_give_the_same_weights_when_they_are_followed(tmp_path):
+    patient = [stage.model_copy(update={"steps": 60, "until": 50.0}) for stage in SMALL.stages[:1]]
+    endless = [stage.model_copy(update={"steps": 5, "until": 0.0, "name": "capped"}) for stage in SMALL.stages[:1]]
+    recipe = SMALL.model_copy(update={"stages": (*patient, *endless, SMALL.stages[1]), "earlier": 0.3})
+    assert train(blueprint("llama"), recipe, tmp_path / "settled", settle=True)
+    found = read_recipe(tmp_path / "settled" / "recipe.json")
+    assert [stage.steps for stage in found.stages] == [40, 5, 4]
+    while not train(blueprint("llama"), recipe, tmp_path / "stopped", settle=True, stop_after=19):
+        pass
+    assert train(blueprint("llama"), found, tmp_path / "followed")
+    settled, *others = (load_file(tmp_path / run / "model.safetensors") for run in ("settled", "stopped", "followed"))
+    assert all(torch.equal(settled[key], other[key]) for other in others for key in settled)
+
+
+def test_a_finished_model_is_not_trained_over(tmp_path):
+    train(blueprint("llama"), SMALL, tmp_path)
+    (tmp_path / "training.safetensors").unlink()
+    with pytest.raises(FloatlensError, match="it holds a model and no state of its training"):
+        train(blueprint("llama"), SMALL, tmp_path)
 
 
 def test_training_is_told_about_and_logged(tmp_path):
@@ -106,7 +127,7 @@ def test_folders_are_read_by_the_loaders_of_their_families(tmp_path, name):
     assert (model.num_layers, model.num_heads, model.num_kv_heads) == (8, 8, plan.kv_heads)
     assert (model.bos_id, model.eos_ids, model.pad_id) == (2, (3,), 0)
     assert model.mask_id == (4 if plan.kind == "mdm" else None)
-    ids = torch.randint(5, 700, (2, 30))
+    ids = torch.randint(5, model.vocab_size, (2, 30))
     torch.testing.assert_close(model.forward(ids), module(ids, use_cache=False).logits, atol=1e-5, rtol=1e-5)
 
 

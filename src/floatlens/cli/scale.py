@@ -36,12 +36,18 @@ def train(
         Path | None,
         typer.Option(help="A recipe of your own, as JSON; the bundled one if not given.", show_default=False),
     ] = None,
+    settle: Annotated[
+        bool, typer.Option("--settle", metavar="", help="Leave each stage when its loss is low enough; see below.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Train from scratch, on one thread (about an hour a model); run the same command again to go on after a stop.
 
     Each model's folder gets its weights in the format of its family, a log and its curves as a figure. `dream` is
     adapted from `qwen`: the one trained in the same folder if there is one, else the bundled one.
+
+    The steps of each stage are in the recipe. For a recipe of your own they can be settled by the slowest model: train
+    it with --settle, then the others with --recipe OUT/MODEL/recipe.json.
     """
     from floatlens.scale.blueprints import BLUEPRINTS, blueprint
     from floatlens.scale.recipe import read_recipe
@@ -52,13 +58,13 @@ def train(
     chosen = read_recipe(recipe)
     try:
         for plan in plans:
-            _train_one(plan, chosen, out)
+            _train_one(plan, chosen, out, settle)
     except KeyboardInterrupt:
         say(f"stopped; to continue: {shlex.join(['floatlens', *context.obj])}")
         raise typer.Exit(130) from None
 
 
-def _train_one(plan: Blueprint, recipe: Recipe, out: Path) -> None:
+def _train_one(plan: Blueprint, recipe: Recipe, out: Path, settle: bool) -> None:
     from floatlens.figures import plot_training
     from floatlens.scale import WEIGHTS
     from floatlens.scale.training import LOG_EVERY, read_log, steps_done, train
@@ -66,13 +72,13 @@ def _train_one(plan: Blueprint, recipe: Recipe, out: Path) -> None:
     folder = out / plan.name
     base = next((home / plan.base for home in (out, WEIGHTS) if plan.base and (home / plan.base).is_dir()), None)
     before = steps_done(folder)
-    if before == recipe.steps:
+    if (folder / "model.safetensors").is_file():
         say(f"{plan.name}: finished before, in {folder}")
         return
     if before:
         say(f"{plan.name}: going on after step {before} of {recipe.steps}")
     with progress(f"training {plan.name}", -(-recipe.steps // LOG_EVERY), before // LOG_EVERY) as bar:
-        train(plan, recipe, folder, base=base, report=lambda p: bar.item(_note(p)))
+        train(plan, recipe, folder, base=base, settle=settle, report=lambda p: bar.item(_note(p)))
     log = read_log(folder)
     plot_training({plan.name: log}).savefig(folder / "training.png", dpi=150)
     last = log[-1]

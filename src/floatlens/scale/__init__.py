@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from floatlens.scale.training import train
     from floatlens.scale.world import make_world
 
-__all__ = ["MODELS", "WEIGHTS", "evaluate", "make_world", "questions", "train"]
+__all__ = ["MODELS", "WEIGHTS", "bundled", "evaluate", "make_world", "questions", "train"]
 
 WEIGHTS = Path(__file__).parent / "weights"
 MODELS = ("llama", "qwen", "llada", "dream")
@@ -28,11 +28,12 @@ MODELS = ("llama", "qwen", "llada", "dream")
 _HOME = {"evaluate": "evaluation", "make_world": "world", "questions": "examples", "train": "training"}
 
 
-def _bundled() -> list[str]:
+def bundled() -> list[str]:
+    """The models whose weights are in this installation."""
     return [name for name in MODELS if (WEIGHTS / name / "model.safetensors").is_file()]
 
 
-register_name("scale", lambda name: WEIGHTS / name, known=_bundled)
+register_name("scale", lambda name: WEIGHTS / name, known=bundled)
 
 
 def __getattr__(name: str) -> Any:

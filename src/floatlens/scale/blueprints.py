@@ -44,11 +44,11 @@ class Blueprint:
 BLUEPRINTS = {
     b.name: b
     for b in (
-        Blueprint("llama", "arm", True, "llama", 8, 264, 5e5, "autoregressive Llama"),
-        Blueprint("qwen", "arm", True, "qwen2", 2, 328, 1e6, "autoregressive Qwen2, four query heads to a key head"),
-        Blueprint("llada", "mdm", False, "llama", 8, 264, 5e5, "masked diffusion from scratch, in LLaDA's format"),
+        Blueprint("llama", "arm", True, "llama", 8, 288, 5e5, "autoregressive Llama"),
+        Blueprint("qwen", "arm", True, "qwen2", 2, 352, 1e6, "autoregressive Qwen2, four query heads to a key head"),
+        Blueprint("llada", "mdm", False, "llama", 8, 288, 5e5, "masked diffusion from scratch, in LLaDA's format"),
         Blueprint(
-            "dream", "mdm", True, "qwen2", 2, 328, 1e6, "masked diffusion adapted from qwen, in Dream's format", "qwen"
+            "dream", "mdm", True, "qwen2", 2, 352, 1e6, "masked diffusion adapted from qwen, in Dream's format", "qwen"
         ),
     )
 }

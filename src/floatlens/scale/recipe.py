@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from floatlens.errors import FloatlensError
 
@@ -24,10 +24,14 @@ class _Plain(BaseModel):
 
 
 class Stage(_Plain):
-    """A stretch of training. `mixture` weighs kinds of rows: words, pairs, closed, people, places, spouses, homes."""
+    """A stretch of training.
+
+    `mixture` weighs kinds of rows: words, pairs, couples, notes, asked, closed, people, places, spouses, homes.
+    """
 
     name: str
-    steps: int = Field(ge=1)
+    steps: int = Field(ge=1, description="how many; at most so many while lengths are being settled")
+    until: float | None = Field(None, description="answer loss at which the stage is left while lengths are settled")
     length: int = Field(ge=16, description="tokens in a row")
     rows: int = Field(ge=1, description="rows in a batch")
     documents: tuple[int, int] = Field(description="fewest and most documents (or pairs) of a context")
@@ -36,7 +40,7 @@ class Stage(_Plain):
     similar: float = Field(0.5, description="share of contexts in which names resemble one another")
     two_hop: float = Field(0.5, description="how likely the next question takes two hops, where the context has any")
     names: int = Field(64, ge=2, description="how many words are in use as names; for words only")
-    gap: int = Field(0, ge=0, description="most words between a name and its value, for words and pairs")
+    gap: int = Field(0, ge=0, description="most words between a name and its value, in lines without sentences")
     every_answer: float = Field(1.0, description="share of rows whose answers are all masked; in others a random share")
     context_mask: float = Field(
         0.0, description="share of the context that diffusion models do not see, in half the rows"
@@ -62,6 +66,18 @@ class Recipe(_Plain):
     decay: int = Field(1000, ge=1, description="how many steps, at the end, the learning rate takes to fall to a tenth")
     earlier: float = Field(0.25, description="share of steps that go back to an earlier stage")
 
+    @model_validator(mode="after")
+    def _falls_in_the_last_stage(self) -> Recipe:
+        """Otherwise the rate of a step would depend on stages that are still to be settled."""
+        if self.decay > self.stages[-1].steps:
+            raise ValueError(f"decay={self.decay} is longer than the last stage, {self.stages[-1].steps} steps")
+        return self
+
+    def with_lengths(self, lengths: Sequence[int]) -> Recipe:
+        """The same with the first stages of these lengths."""
+        settled = [s.model_copy(update={"steps": n}) for s, n in zip(self.stages, lengths, strict=False)]
+        return self.model_copy(update={"stages": (*settled, *self.stages[len(settled) :])})
+
     @property
     def steps(self) -> int:
         return sum(stage.steps for stage in self.stages)
@@ -75,7 +91,7 @@ class Recipe(_Plain):
         """The stage a step belongs to, and the stage whose rows it takes: the same, or now and then an earlier one."""
         ends = np.cumsum([stage.steps for stage in self.stages])
         current = int(np.searchsorted(ends, step, side="right"))
-        random = np.random.default_rng([self.seed, step, 1])
+        random = np.random.default_rng([self.seed, 1, step])
         back = current > 0 and random.random() < self.earlier
         return self.stages[current], self.stages[int(random.integers(current)) if back else current]
 

@@ -21,15 +21,20 @@ from floatlens.scale.lexicon import FILLERS, FIRST_NAMES, LAST_NAMES, VALUES
 from floatlens.scale.recipe import Stage
 from floatlens.scale.tokenizer import BOS, EOS, MASK, make_tokenizer, special_id
 from floatlens.scale.wording import PERSON, QUESTIONS, SENTENCES
-from floatlens.scale.world import Subject, World, make_world
+from floatlens.scale.world import World, make_world
 
 __all__ = ["ANSWER", "CONTEXT", "END", "FILL", "RowMaker", "Rows"]
 
 _WORDS = tuple(word for pair in zip(FIRST_NAMES, LAST_NAMES, strict=True) for word in pair)
 _VALUES = tuple(value for values in VALUES.values() for value in values if " " not in value)
 
-_LINES = ("words", "pairs", "notes")
-_SEVERAL = ("pairs", "notes")  # short ones: as many as fit stand in one row, each about other people
+_LINES = ("words", "pairs", "couples", "notes")
+_SEVERAL = (
+    "pairs",
+    "couples",
+    "notes",
+    "asked",
+)  # short ones: as many as fit stand in one row, each about other people
 
 # What a position is, in `Rows.part`.
 CONTEXT, ANSWER, END, FILL = 0, 1, 2, 3
@@ -65,7 +70,7 @@ class RowMaker:
 
     def rows(self, stage: Stage, step: int) -> Rows:
         """The batch of a step."""
-        made = [self._row(np.random.default_rng([self.seed, step, row]), stage) for row in range(stage.rows)]
+        made = [self._row(np.random.default_rng([self.seed, 0, step, row]), stage) for row in range(stage.rows)]
         return Rows(np.stack([ids for ids, _ in made]), np.stack([part for _, part in made]))
 
     def _row(self, random: np.random.Generator, stage: Stage) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
@@ -81,12 +86,12 @@ class RowMaker:
 
     def _pieces(self, random: np.random.Generator, stage: Stage, what: str) -> list[tuple[str, str]]:
         """What is asked and its answer, in turn; whatever is told comes before the first question."""
-        if what == "notes":
-            return self._notes(random, stage)
+        if what in ("notes", "asked"):
+            return self._notes(random, stage, asked=what == "asked")
         if what == "closed":
             return self._closed(random)
-        if what in ("words", "pairs"):
-            return self._pairs(random, stage, full=what == "pairs")
+        if what in ("words", "pairs", "couples"):
+            return self._pairs(random, stage, what)
         return self._documents(random, stage, what)
 
     def _documents(self, random: np.random.Generator, stage: Stage, what: str) -> list[tuple[str, str]]:
@@ -128,18 +133,22 @@ class RowMaker:
         texts = [prompt, *(f"{before}{one.text}{after}" for one in asked[1:])]
         return [(text, one.answer) for text, one in zip(texts, asked, strict=True)]
 
-    def _pairs(self, random: np.random.Generator, stage: Stage, *, full: bool) -> list[tuple[str, str]]:
+    def _pairs(self, random: np.random.Generator, stage: Stage, what: str) -> list[tuple[str, str]]:
         """Names with a value each, one to a line, then the names again in another order: look up and copy.
 
-        `full` names are those of people; otherwise single words stand for them. A stage with few names has few values.
+        For `words` single words stand for names, and a stage with few of them has few values; for `couples` the values
+        are names as well.
         """
         count = int(random.integers(stage.documents[0], stage.documents[1] + 1))
-        if full:
+        if what != "words":
             similar = bool(random.random() < stage.similar)
             names = self.world.draw_names(random, count, "unknown", similar=similar)
         else:
             names = [_WORDS[i] for i in random.choice(stage.names, count, replace=False).tolist()]
-        told = {name: _VALUES[int(random.random() * min(8 * stage.names, len(_VALUES)))] for name in names}
+        if what == "couples":
+            told = dict(zip(names, self.world.draw_names(random, count, "unknown"), strict=True))
+        else:
+            told = {name: _VALUES[int(random.random() * min(8 * stage.names, len(_VALUES)))] for name in names}
         listed = "".join(f"\n{name}{self._gap(random, stage)} {value}" for name, value in told.items())
         again = [names[i] for i in random.permutation(count).tolist()]
         heads = [f"{listed}\n\n{again[0]}", *(f"\n{name}" for name in again[1:])]
@@ -150,20 +159,29 @@ class RowMaker:
         count = int(random.integers(0, stage.gap + 1))
         return "".join(f" {FILLERS[int(random.random() * len(FILLERS))]}" for _ in range(count))
 
-    def _notes(self, random: np.random.Generator, stage: Stage) -> list[tuple[str, str]]:
-        """Facts about people in sentences, a line each, then the same facts in another order, each to be completed."""
+    def _notes(self, random: np.random.Generator, stage: Stage, *, asked: bool) -> list[tuple[str, str]]:
+        """Facts about people in sentences, a line each, then the same facts in another order.
+
+        Each is to be completed as a sentence, or is `asked` for as questions are after documents.
+        """
         count = int(random.integers(stage.documents[0], stage.documents[1] + 1))
         people = self.world.draw_people(random, count, "unknown", similar=bool(random.random() < stage.similar))
         told = random.choice(len(PERSON), int(random.integers(1, 3)), replace=False).tolist()
         facts = [(who, PERSON[i]) for who in people for i in told]
         order, again = random.permutation(len(facts)).tolist(), random.permutation(len(facts)).tolist()
-        listed = "".join(f"\n{_sentence(random, *facts[i])}" for i in order)
-        pieces, tail = [], f"{listed}\n"
-        for i in again:
-            who, attribute = facts[i]
-            wordings = [text for text in SENTENCES[attribute] if text.index("{s}") < text.index("{v}")]
-            before, after = wordings[int(random.integers(len(wordings)))].split("{v}")
-            pieces.append((f"{tail}\n{before.format(s=who.name)}", who.facts[attribute]))
+        tail = "".join(
+            f"\n{_pick(random, SENTENCES[a]).format(s=who.name, v=who.facts[a])}"
+            for who, a in (facts[i] for i in order)
+        )
+        tail += "" if asked else "\n"
+        pieces = []
+        for who, attribute in (facts[i] for i in again):
+            if asked:
+                before, after = self.follow_up[0] + _pick(random, QUESTIONS[attribute]) + self.follow_up[1], ""
+            else:
+                wordings = [text for text in SENTENCES[attribute] if text.index("{s}") < text.index("{v}")]
+                before, after = ("\n" + _pick(random, wordings)).split("{v}")
+            pieces.append((tail + before.format(s=who.name), who.facts[attribute]))
             tail = after
         return pieces
 
@@ -195,6 +213,5 @@ class RowMaker:
         return ids, part
 
 
-def _sentence(random: np.random.Generator, who: Subject, attribute: str) -> str:
-    wordings = SENTENCES[attribute]
-    return wordings[int(random.integers(len(wordings)))].format(s=who.name, v=who.facts[attribute])
+def _pick(random: np.random.Generator, options: Sequence[str]) -> str:
+    return options[int(random.integers(len(options)))]

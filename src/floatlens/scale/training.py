@@ -3,6 +3,9 @@
 A step depends only on the recipe, the seed and its number, so a run that was stopped and continued equals one that was
 not, bit for bit, on the same machine and versions. The checkpoint is one safetensors file, renamed into place. The log
 is one line per `LOG_EVERY` steps; what lies beyond the checkpoint is cut off when a run continues.
+
+Stages have the lengths that the recipe gives. For a new recipe they can be settled by the slowest model: a stage is
+left when its answer loss has fallen far enough, and the lengths found go into a recipe that all the others follow.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +35,7 @@ __all__ = ["LOG_EVERY", "Progress", "read_log", "steps_done", "train"]
 
 LOG_EVERY = 50
 _SAVE_EVERY = 250
+_SEEN = 40  # steps of its own that a stage takes at least, while lengths are settled
 _STATE = "training.safetensors"
 _LOG = "training.jsonl"
 
@@ -56,30 +60,36 @@ def train(
     folder: Path,
     *,
     base: Path | None = None,
+    settle: bool = False,
     report: Callable[[Progress], None] = lambda progress: None,
     stop_after: int | None = None,
 ) -> bool:
     """Train a model into `folder`, or go on with what lies there; True when it is finished and its folder complete.
 
-    `base` is the folder of the trained model this one starts from, for a blueprint that has one. `stop_after` leaves
-    off after so many steps of this call, with a checkpoint.
+    `base` is the folder of the trained model this one starts from, for a blueprint that has one. With `settle`, stages
+    but the last end when their answer loss falls below `until`, after `steps` at the latest; recipe.json in the folder
+    then holds the lengths that came out, and training by it gives the same weights. `stop_after` leaves off after so
+    many steps of this call, with a checkpoint.
     """
+    if (folder / "model.safetensors").is_file() and not (folder / _STATE).is_file():
+        raise FloatlensError(f"{folder}: it holds a model and no state of its training; give another folder")
     folder.mkdir(parents=True, exist_ok=True)
     with _one_thread():
         torch.manual_seed(recipe.seed)
-        run = _Run(plan, recipe, folder, base)
-        if run.step == recipe.steps:
-            return True
-        last = recipe.steps if stop_after is None else min(recipe.steps, run.step + stop_after)
-        while run.step < last:
+        run = _Run(plan, recipe, folder, base, settle)
+        limit = None if stop_after is None else run.step + stop_after
+        while run.step < run.recipe.steps and run.step != limit:
             run.advance()
-            if run.step % LOG_EVERY == 0 or run.step == last:
+            pause = run.step in (limit, run.recipe.steps)
+            if run.step % LOG_EVERY == 0 or pause:
                 report(run.log())
-            if run.step % _SAVE_EVERY == 0 or run.step == last:
+            if run.step % _SAVE_EVERY == 0 or pause:
                 run.save()
-        if run.step < recipe.steps:
+        if run.step < run.recipe.steps:
             return False
-        write_checkpoint(plan, run.module, folder)
+        if not (folder / "model.safetensors").is_file():
+            (folder / "recipe.json").write_text(run.recipe.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            write_checkpoint(plan, run.module, folder)
         return True
 
 
@@ -97,8 +107,10 @@ def _one_thread() -> Iterator[None]:
 class _Run:
     """The state of one training run."""
 
-    def __init__(self, plan: Blueprint, recipe: Recipe, folder: Path, base: Path | None) -> None:
+    def __init__(self, plan: Blueprint, recipe: Recipe, folder: Path, base: Path | None, settle: bool) -> None:
         self.plan, self.recipe, self.folder = plan, recipe, folder
+        self.settling = _Settling() if settle else None
+        self._identity = {"model": plan.name, "recipe": recipe.digest + (" (settling)" if settle else "")}
         self.maker = RowMaker(recipe.seed)
         self.module = build_module(plan)
         if plan.base is not None:
@@ -122,7 +134,7 @@ class _Run:
         recipe = self.recipe
         current, stage = recipe.stage_at(self.step)
         rows = self.maker.rows(stage, self.step)
-        random = np.random.default_rng([recipe.seed, self.step, 2])
+        random = np.random.default_rng([recipe.seed, 2, self.step])
         mask = draw_mask(random, rows, every_answer=stage.every_answer, context_mask=stage.context_mask)
         for group in self.optimizer.param_groups:
             group["lr"] = recipe.rate_at(self.step)
@@ -134,6 +146,8 @@ class _Run:
         if stage is current or not self._since:
             self._since.append((float(found.loss.detach()), found.answer_loss, found.accuracy))
         self.step += 1
+        if self.settling is not None:
+            self.recipe = self.settling.after(self.step, recipe, found.answer_loss if stage is current else None)
         self.tokens += stage.tokens
         self.seconds += time.perf_counter() - began
 
@@ -156,13 +170,11 @@ class _Run:
             for key, value in self.optimizer.state[parameter].items():
                 tensors[f"{key}.{name}"] = value
         facts = {"step": self.step, "tokens": self.tokens, "seconds": self.seconds, **self._identity}
+        if self.settling is not None:
+            facts["settling"] = asdict(self.settling)
         temporary = self.folder / f"{_STATE}.part"
         save_file(tensors, temporary, metadata={"state": json.dumps(facts)})
         os.replace(temporary, self.folder / _STATE)
-
-    @property
-    def _identity(self) -> dict[str, Any]:
-        return {"model": self.plan.name, "recipe": self.recipe.digest}
 
     def _restore(self) -> None:
         """Go on from the checkpoint of the folder, if it has one; refuse one of another model or recipe."""
@@ -185,7 +197,33 @@ class _Run:
                     key: file.get_tensor(f"{key}.{name}") for key in ("step", "exp_avg", "exp_avg_sq")
                 }
         self.step, self.tokens, self.seconds = facts["step"], facts["tokens"], facts["seconds"]
+        if self.settling is not None:
+            self.settling = _Settling(**facts["settling"])
+            self.recipe = self.recipe.with_lengths(self.settling.lengths)
         _cut_log(self.folder / _LOG, self.step)
+
+
+@dataclass
+class _Settling:
+    """The lengths found so far, and the running mean of the answer loss in the stage under way."""
+
+    lengths: list[int] = field(default_factory=list)
+    mean: float = 0.0
+    seen: int = 0
+
+    def after(self, step: int, recipe: Recipe, answer_loss: float | None) -> Recipe:
+        """The recipe to go on with after a step; the loss is None for a step that went back to an earlier stage."""
+        if len(self.lengths) == len(recipe.stages) - 1:
+            return recipe
+        if answer_loss is not None:
+            self.mean = answer_loss if not self.seen else 0.95 * self.mean + 0.05 * answer_loss
+            self.seen += 1
+        stage, length = recipe.stages[len(self.lengths)], step - sum(self.lengths)
+        low = stage.until is not None and self.seen >= _SEEN and self.mean < stage.until
+        if low or length == stage.steps:
+            self.lengths.append(length)
+            self.mean, self.seen = 0.0, 0
+        return recipe.with_lengths(self.lengths)
 
 
 def _start_from(module: PreTrainedModel, plan: Blueprint, base: Path | None) -> None:

@@ -1,0 +1,25 @@
+"""A wheel built from this tree holds the weights, their cards and everything else the package reads at run time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from floatlens.scale import bundled
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_wheel_contains_the_weights(tmp_path):
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for model in bundled():
+        for file in ("config.json", "model.safetensors", "tokenizer.json", "card.json", "README.md"):
+            assert f"floatlens/scale/weights/{model}/{file}" in names
+    assert "floatlens/scale/card.md.jinja" in names
+    assert "floatlens/prompts/templates/default.yaml" in names
+    assert not [name for name in names if name.endswith("training.safetensors")]
