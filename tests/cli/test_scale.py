@@ -70,17 +70,19 @@ def test_questions_that_cannot_be_asked(
     assert not (tmp_path / "q.jsonl").exists()
 
 
-def test_eval_prints_a_table(floatlens: Run) -> None:
-    code, out, _ = floatlens("scale", "eval", "scale:llama", "--count", "10", "--sets", "rag,closed-known")
+def test_eval_prints_a_table(floatlens: Run, tmp_path: Path, recipe: Path) -> None:
+    assert floatlens("scale", "train", "--model", "llama", "--out", tmp_path, "--recipe", recipe)[0] == 0
+    model = tmp_path / "llama"
+    code, out, _ = floatlens("scale", "eval", model, "--count", "10", "--sets", "rag,closed-known")
     assert code == 0
     head, row, guessing, *_ = out.splitlines()
     assert head.split() == ["accuracy,", "%", "rag", "closed-known"]
-    assert row.startswith("scale:llama")
+    assert row.startswith(str(model))
     assert guessing.startswith("guessing")
     places = out.splitlines()[-1].split()
-    assert places[0] == "scale:llama"
+    assert places[0] == str(model)
     assert len(places) == 11
-    code, _, err = floatlens("scale", "eval", "scale:llama", "--sets", "rag,three-hop")
+    code, _, err = floatlens("scale", "eval", model, "--sets", "rag,three-hop")
     assert (code, "no question set" in err) == (2, True)
 
 

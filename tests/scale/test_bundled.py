@@ -30,7 +30,7 @@ def scale():
     return get
 
 
-def test_all_four_are_there():
+def test_names_and_files_are_what_they_should_be():
     assert registered_names() == tuple(f"scale:{name}" for name in sorted(MODELS))
     for name in MODELS:
         assert (WEIGHTS / name / "model.safetensors").stat().st_size < 8_000_000

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -109,7 +110,65 @@ class Recipe(_Plain):
             first += stage.steps
 
 
-RECIPE = Recipe(stages=(Stage(name="pairs", steps=1, length=40, rows=48, documents=(2, 3), mixture={"pairs": 1.0}),))
+def _stage(
+    name: str, steps: int, until: float, size: tuple[int, int], documents: tuple[int, int], **more: Any
+) -> Stage:
+    rows, length = size
+    return Stage(name=name, steps=steps, until=until, rows=rows, length=length, documents=documents, **more)
+
+
+_READING: dict[str, Any] = {"context_mask": 0.15, "every_answer": 0.75}
+
+RECIPE = Recipe(
+    stages=(
+        # Look up a word and copy what stands beside it: few words first, or matching is learned word by word.
+        _stage("words 4", 4000, 0.35, (32, 16), (2, 2), mixture={"words": 1}, names=4),
+        _stage("words 16", 3000, 0.6, (42, 24), (2, 3), mixture={"words": 1}, names=16),
+        _stage("words 64", 3000, 0.6, (32, 32), (2, 4), mixture={"words": 1}, names=64),
+        # Then at a distance, by full names, and names as values.
+        _stage("words apart", 3000, 0.6, (23, 44), (2, 4), mixture={"words": 1}, names=64, gap=2),
+        _stage("pairs", 3000, 0.6, (12, 80), (2, 4), mixture={"pairs": 1}, gap=4, similar=0.3),
+        _stage("couples", 800, 0.9, (16, 64), (2, 3), mixture={"couples": 1}, gap=3, similar=0.3),
+        _stage("far apart", 800, 0.9, (10, 112), (2, 4), mixture={"pairs": 0.7, "couples": 0.3}, gap=9, similar=0.3),
+        # Then in sentences, to be completed and to be asked for.
+        _stage("notes", 1200, 0.75, (10, 128), (2, 4), mixture={"notes": 1}),
+        _stage("asked", 1500, 0.75, (9, 176), (2, 4), mixture={"asked": 0.7, "notes": 0.3}),
+        # Then in documents.
+        _stage(
+            "documents 3",
+            1500,
+            0.7,
+            (8, 224),
+            (2, 4),
+            mixture={"people": 0.6, "places": 0.15, "asked": 0.25},
+            **_READING,
+        ),
+        _stage(
+            "documents 10",
+            1500,
+            0.45,
+            (5, 384),
+            (5, 10),
+            mixture={"people": 0.7, "places": 0.15, "couples": 0.15},
+            gap=3,
+            **_READING,
+        ),
+        _stage(
+            "two hops", 1500, 0.5, (8, 224), (2, 4), mixture={"spouses": 0.5, "homes": 0.5}, two_hop=0.6, **_READING
+        ),
+        _stage(
+            "everything",
+            2500,
+            0.0,
+            (4, 480),
+            (4, 12),
+            mixture={"people": 0.3, "places": 0.1, "spouses": 0.25, "homes": 0.2, "closed": 0.15},
+            known=0.15,
+            **_READING,
+        ),
+    ),
+)
+"""Not settled yet: the steps are upper bounds (see `docs/scale-models.md`)."""
 
 
 def read_recipe(path: Path | None) -> Recipe:
