@@ -16,7 +16,7 @@ from floatlens.capture import Layout, Recorder, Workspace, capture
 from floatlens.models.base import LanguageModel
 
 PER_STEP = ("received", "received_committed", "received_answer", "entropy", "flow", "question_flow")
-PER_STEP += ("qk_dot", "qk_cos", "qk_norm", "key_norm", "value_norm", "residual_norm")
+PER_STEP += ("qk_dot", "qk_cos", "qk_norm", "key_norm", "query_norm", "value_norm", "residual_norm")
 
 
 def all_probes() -> list[Any]:
@@ -110,6 +110,7 @@ def by_hand(seen: Any, length: int) -> dict[str, np.ndarray]:
         "qk_cos": column_mean(dots / norms),
         "qk_norm": column_mean(norms),
         "key_norm": np.linalg.norm(seen.key[0], axis=-1),
+        "query_norm": np.linalg.norm(seen.query[0], axis=-1),
         "value_norm": np.linalg.norm(seen.value[0], axis=-1),
     }
 

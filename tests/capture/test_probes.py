@@ -173,6 +173,7 @@ def test_qk_column_means(name: str, side: str | None, run: Callable[..., Case]) 
     for b, number, seen in case.each():
         keys = seen.keys
         assert np.abs(case.found["key_norm"][b, number] - np.linalg.norm(seen.key[b], axis=-1)).max() <= 1e-4
+        assert np.abs(case.found["query_norm"][b, number] - np.linalg.norm(seen.query[b], axis=-1)).max() <= 1e-4
         for h in range(4):
             for j in range(LENGTH):
                 rows = [i for i in case.rows(b) if seen.visible[b, i, j]]

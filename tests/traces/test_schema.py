@@ -29,6 +29,7 @@ DIMS = {
     "qk_cos": "step layer head key",
     "qk_norm": "step layer head key",
     "key_norm": "step layer kv_head key",
+    "query_norm": "step layer head query",
     "qk_matrix": "qk_matrix_step qk_matrix_layer qk_matrix_head query key",
     "value_norm": "step layer kv_head key",
     "residual_norm": "step layer key",

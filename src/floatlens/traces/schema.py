@@ -82,6 +82,7 @@ BY_PROBE: dict[str, dict[str, Variable]] = {
         Variable("qk_cos", _KEYS, "mean", "the same of the cosine between q and k"),
         Variable("qk_norm", _KEYS, "mean", "the same of |q||k|"),
         Variable("key_norm", _KV_KEYS, "replace", "|k| after rotary"),
+        Variable("query_norm", ("step", "layer", "head", "query"), "append", "|q| after rotary"),
         Variable("qk_matrix", _pictures("qk_matrix"), "append", "q·k of every query and key, where asked for"),
     ),
     "extremes": _table(

@@ -58,6 +58,7 @@ class QK(Snapshot):
             "qk_cos": Mean(cos / floor.repeat_interleave(per_head, 1), weight),
             "qk_norm": Mean(norm * key_norm.repeat_interleave(per_head, 1), weight),
             "key_norm": key_norm,
+            "query_norm": query_norm,
         }
 
 

@@ -1,0 +1,183 @@
+"""Anchors of one trace (methods §1): received attention, the keys that stand out by a rule, and the uniform null."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from floatlens.analysis.kernels.uniform import null_share, seen_by
+from floatlens.analysis.rules import Columns, Rule, as_rule, find_anchors
+from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.traces import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "GROUPS",
+    "Anchors",
+    "Normalise",
+    "QueryGroup",
+    "anchors",
+    "columns_of",
+    "head_mean",
+    "present",
+    "queries_of",
+]
+
+Floats = NDArray[np.float64]
+QueryGroup = Literal["all", "masked", "committed", "answer"]
+Normalise = Literal["share", "visible"]
+GROUPS: dict[QueryGroup, str] = {
+    "all": "received",
+    "masked": "received_masked",
+    "committed": "received_committed",
+    "answer": "received_answer",
+}
+"""The variable of a trace that holds what each group of queries gives."""
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """Which keys are anchors, per step and layer (and head, if asked): `is_anchor` and `received` have the same dims.
+
+    `share` is received attention as shares that sum to 1, `received` as it was asked for (`normalise`), `null` (step,
+    key) what uniform attention would give as shares. `trace` is where it comes from.
+    """
+
+    trace: Trace
+    rule: Rule
+    group: QueryGroup
+    normalise: Normalise
+    received: xr.DataArray
+    share: xr.DataArray
+    is_anchor: xr.DataArray
+    null: xr.DataArray
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        return {
+            "model": self.trace.model["ref"],
+            "rule": str(self.rule),
+            "group": self.group,
+            "normalise": self.normalise,
+        }
+
+    def by_layer(self) -> xr.DataArray:
+        """(step, layer, key): anchors of a layer; where they were found per head, of any of its heads."""
+        return self.is_anchor.any("head") if "head" in self.is_anchor.dims else self.is_anchor
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per anchor: step, layer, (head,) key, token, region, received, share and null."""
+        import pandas as pd
+
+        where = np.nonzero(self.is_anchor.values)
+        rows: dict[str, Any] = {
+            str(dim): self.is_anchor[dim].values[index] for dim, index in zip(self.is_anchor.dims, where, strict=True)
+        }
+        keys, steps = where[-1], where[0]
+        texts = self.trace.tokens
+        rows["token"] = [texts[key] for key in keys] if texts else self.trace.data["final"].values[keys]
+        rows["region"] = np.array(self.trace.regions)[self.trace.data["region_of"].values[keys]]
+        rows["received"] = self.received.values[where]
+        rows["share"] = self.share.values[where]
+        rows["null"] = self.null.values[steps, keys]
+        return pd.DataFrame(rows)
+
+
+def anchors(
+    trace: Trace,
+    *,
+    rule: str | Rule = "zscore",
+    group: QueryGroup = "all",
+    normalise: Normalise = "share",
+    heads: Literal["mean", "each"] | None = None,
+    or_top1: bool = False,
+) -> Anchors:
+    """The anchors of a trace.
+
+    `group` is whose attention counts, `normalise="visible"` divides by the number of queries that can see a key instead
+    of all, `heads` says whether a rule looks at the mean over heads or at each (by default what the rule is made for).
+
+    Example: `anchors(trace, rule="zscore(3)").to_frame().groupby("token").size()`
+    """
+    if group not in GROUPS:
+        raise FloatlensError(f'group="{group}"{did_you_mean(group, GROUPS)}; give {", ".join(GROUPS)}')
+    if normalise not in ("share", "visible"):
+        raise FloatlensError(f'normalise="{normalise}"; give "share" or "visible"')
+    if heads not in ("mean", "each", None):
+        raise FloatlensError(f'heads="{heads}"; give "mean" or "each", or nothing for what the rule is made for')
+    trace.require(GROUPS[group])
+    found = as_rule(rule, or_top1=or_top1)
+    each = heads == "each" or (heads is None and found.unit == "head")
+    share = _per_head(trace, group) if each else head_mean(trace, GROUPS[group])
+    columns = columns_of(trace, share.values, group, normalise)
+    null = null_share(queries_of(trace, group), present(trace), causal=bool(trace.data.attrs["causal"]))
+    return Anchors(
+        trace,
+        found,
+        group,
+        normalise,
+        share.copy(data=columns.value),
+        share,
+        share.copy(data=find_anchors(found, columns)),
+        xr.DataArray(null, dims=("step", "key"), coords={"step": share["step"], "key": share["key"]}),
+    )
+
+
+def columns_of(trace: Trace, share: Floats, group: QueryGroup, normalise: Normalise = "share") -> Columns:
+    """What rules look at, for shares (step, …, key) of a trace."""
+    here, asking = present(trace), queries_of(trace, group)
+    seen = seen_by(asking, here, causal=bool(trace.data.attrs["causal"]))
+    wide = (slice(None), *[None] * (share.ndim - 2))  # step, then layer and head where there are any, then key
+    count = asking.sum(axis=-1).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = share * count[wide][..., None] / seen[wide] if normalise == "visible" else share
+    return Columns(
+        value,
+        share,
+        np.broadcast_to(here[wide], share.shape),
+        np.broadcast_to(seen[wide], share.shape),
+        np.broadcast_to(count[wide], share.shape[:-1]),
+    )
+
+
+def present(trace: Trace) -> NDArray[np.bool_]:
+    """(step, key): where anything stands; autoregressive sequences grow."""
+    return np.asarray(trace.data["sequence"].values >= 0)
+
+
+def queries_of(trace: Trace, group: QueryGroup) -> NDArray[np.bool_]:
+    """(step, key): the positions whose attention a group counts."""
+    here, masked = present(trace), trace.masked
+    if group == "masked":
+        return masked
+    if group == "committed":
+        return here & ~masked
+    if group == "answer":
+        regions = trace.regions
+        answer = regions.index("answer") if "answer" in regions else -1
+        return np.asarray(here & (trace.data["region_of"].values == answer))
+    return here
+
+
+def head_mean(trace: Trace, variable: str) -> xr.DataArray:
+    """A variable of a trace as float64 without its head dimension."""
+    array = trace.data[variable]
+    return _bare(array.mean("head", dtype=np.float64, skipna=False) if "head" in array.dims else array)
+
+
+def _per_head(trace: Trace, group: QueryGroup) -> xr.DataArray:
+    array = trace.data[GROUPS[group]]
+    if "head" not in array.dims:
+        raise FloatlensError('this trace was made with heads="mean"; trace again with heads="all" to look at each head')
+    return _bare(array)
+
+
+def _bare(array: xr.DataArray) -> xr.DataArray:
+    """As float64, with no coordinates but those of its dimensions."""
+    return array.astype(np.float64).drop_vars([name for name in array.coords if name not in array.dims])

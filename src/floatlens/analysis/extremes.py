@@ -1,0 +1,63 @@
+"""Extreme tokens (methods §11): are anchors also value drains and residual peaks, and which heads are dormant?"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from floatlens.analysis.anchors import GROUPS, QueryGroup, anchors, present
+from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.registry import analysis
+from floatlens.traces import Trace
+
+__all__ = ["extremes"]
+
+Floats = NDArray[np.float64]
+
+
+@analysis("extremes", requires=("received", "value_norm", "residual_norm"))
+def extremes(
+    trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all", dormant_above: float = 0.5
+) -> xr.Dataset:
+    """By layer, means over the steps that have anchors.
+
+    value_ratio      |v| of anchors ÷ |v| of the median token; below 1 is a drain
+    residual_ratio   |x| of anchors ÷ |x| of the median token; far above 1 is a peak
+    dormant          share of heads with more than `dormant_above` of their attention on the anchors
+
+    Example: `fl.extremes(trace).value_ratio.mean`
+    """
+    found = anchors(trace, rule=rule, group=group)
+    sets = found.by_layer().values  # (step, layer, key)
+    here = np.broadcast_to(present(trace)[:, None], sets.shape)
+    value = trace.data["value_norm"]
+    value = value if "kv_head" in value.dims else value.expand_dims("kv_head", axis=2)
+    ratios = [
+        _ratio(np.asarray(value.values[:, :, h], dtype=np.float64), sets, here) for h in range(value.sizes["kv_head"])
+    ]
+    residual = np.asarray(trace.data["residual_norm"].values, dtype=np.float64)
+    data = {
+        "value_ratio": np.mean(ratios, axis=0),
+        "residual_ratio": _ratio(residual, sets, here),
+        "dormant": _dormant(trace, group, sets, dormant_above),
+    }
+    return xr.Dataset(
+        {name: (("layer",), nanmean(values)) for name, values in data.items()},
+        coords={"layer": found.share["layer"].values},
+    )
+
+
+def _ratio(norm: Floats, sets: NDArray[np.bool_], here: NDArray[np.bool_]) -> Floats:
+    """(step, layer): mean over anchors ÷ median over all; NaN without anchors."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(sets, norm, 0.0).sum(axis=-1) / sets.sum(axis=-1)
+        return np.asarray(mean / np.nanmedian(np.where(here, norm, np.nan), axis=-1))
+
+
+def _dormant(trace: Trace, group: QueryGroup, sets: NDArray[np.bool_], above: float) -> Floats:
+    """(step, layer): share of heads with more than so much on the anchors; NaN without anchors."""
+    received = trace.data[GROUPS[group]]
+    received = received if "head" in received.dims else received.expand_dims("head", axis=2)
+    mass = np.where(sets[:, :, None], received.values, 0.0).sum(axis=-1)
+    return np.where(sets.any(axis=-1), (mass > above).mean(axis=-1), np.nan)

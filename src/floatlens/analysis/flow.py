@@ -1,0 +1,117 @@
+"""Region flow (methods §7): where attention goes between BOS, question, documents and answer, and its rollout.
+
+Groups are a model, a number of documents and the place of the gold one, counted from 1, since their regions differ.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from floatlens.analysis.anchors import present
+from floatlens.analysis.kernels.rollout import rollout
+from floatlens.analysis.kernels.uniform import uniform_flow
+from floatlens.analysis.registry import analysis
+from floatlens.errors import FloatlensError
+from floatlens.traces import Trace
+
+__all__ = ["documents_of", "flow", "gold_of", "token_rollout"]
+
+Floats = NDArray[np.float64]
+
+
+def documents_of(trace: Trace) -> list[str]:
+    """Names of the document regions, in order."""
+    return [name for name in trace.regions if name.startswith("doc")]
+
+
+def gold_of(trace: Trace) -> int | None:
+    """The place of the gold document, from 1; None without one."""
+    gold = trace.data.attrs["prompt"].get("gold")
+    return gold + 1 if isinstance(gold, int) and f"doc{gold + 1}" in trace.regions else None
+
+
+def _condition(trace: Trace) -> dict[str, Any]:
+    return {"model": trace.model["ref"], "documents": len(documents_of(trace)), "gold": gold_of(trace)}
+
+
+@analysis("flow", requires=("flow",), groups=_condition)
+def flow(trace: Trace) -> xr.Dataset:
+    """Attention between regions in the last pass, whose sequence is all but finished, and its rollout.
+
+    attention        mean over layers of the mass from one region's queries to another's keys; rows sum to 1
+    rollout          the same through all layers, with the residual stream (identity added, rows normalised)
+    gold_lift        from the answer, in the rollout: gold document ÷ mean of the other documents
+    uniform_lift     the same if attention were uniform: it follows from the mask and the lengths of the documents
+    lift_over_uniform  gold_lift ÷ uniform_lift
+    lift_by_layer    the same of plain attention, layer by layer
+    lift_by_step     the same of the rollout, at ten moments from the first pass to the last; where the answer has no
+                     queries yet (the first pass of an autoregressive model), from the template text
+
+    Example: `fl.flow(traces).group("scale:llada", gold=5).estimate("gold_lift")`
+    """
+    regions = list(trace.regions)
+    steps = np.asarray(trace.data["flow"].values, dtype=np.float64)  # (step, layer, from, to)
+    if "answer" not in regions:
+        raise FloatlensError("this trace has no answer region; trace a question or a prompt")
+    last = steps[-1]
+    through = rollout(last)[-1]
+    even = rollout(np.broadcast_to(_uniform(trace), last.shape))[-1]
+    moments = np.linspace(0, len(steps) - 1, 10).round().astype(int)
+    by_step = [_lift(trace, rollout(steps[s])[-1], ~np.isnan(steps[s, 0]).any(axis=-1)) for s in moments]
+    data = {
+        "attention": (("from_region", "region"), last.mean(axis=0)),
+        "rollout": (("from_region", "region"), through),
+        "gold_lift": ((), _lift(trace, through)),
+        "uniform_lift": ((), _lift(trace, even)),
+        "lift_over_uniform": ((), _lift(trace, through) / _lift(trace, even)),
+        "lift_by_layer": (("layer",), np.array([_lift(trace, layer) for layer in last])),
+        "lift_by_step": (("moment",), np.array(by_step)),
+    }
+    coords = {
+        "from_region": regions,
+        "region": regions,
+        "layer": trace.data["flow"]["layer"].values,
+        "moment": np.linspace(0, 1, 10).round(3),
+    }
+    return xr.Dataset(data, coords=coords)
+
+
+def _uniform(trace: Trace) -> Floats:
+    """(from_region, region): what the last pass would give with uniform attention."""
+    here, region_of = present(trace)[-1], trace.data["region_of"].values
+    return uniform_flow(region_of, here, len(trace.regions), causal=bool(trace.data.attrs["causal"]))
+
+
+def token_rollout(trace: Trace, step: int = -1) -> xr.DataArray:
+    """(query, key): the exact rollout over tokens at one recorded step, from whole matrices of every layer.
+
+    Needs the probe `matrix` on all layers and heads; memory grows with the square of the sequence.
+    """
+    trace.require("matrix")
+    matrix = trace.data["matrix"]
+    for what in ("layer", "head"):
+        kept, have = matrix.sizes[f"matrix_{what}"], trace.model[f"{what}s"]
+        if kept != have:
+            raise FloatlensError(f"the trace holds matrices of {kept} of {have} {what}s; a rollout needs all of them")
+    wide = np.asarray(matrix.isel(matrix_step=step).mean("matrix_head").values, dtype=np.float64)
+    here = np.asarray(~np.isnan(wide).all(axis=(0, 2)))
+    wide = np.where(here[:, None], np.nan_to_num(wide), np.nan)  # queries that are not there yet pass on what they hold
+    return xr.DataArray(rollout(wide)[-1], dims=("query", "key"))
+
+
+def _lift(trace: Trace, through: Floats, asking: NDArray[np.bool_] | None = None) -> float:
+    """Gold ÷ mean of the other documents in the row of the answer (or, while it has no queries, of the template)."""
+    regions, gold = list(trace.regions), gold_of(trace)
+    names = documents_of(trace)
+    if gold is None or len(names) < 2:
+        return float("nan")
+    row = regions.index("answer")
+    if asking is not None and not asking[row]:
+        row = regions.index("other") if "other" in regions else row
+    others = [regions.index(name) for name in names if name != f"doc{gold}"]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(through[row, regions.index(f"doc{gold}")] / through[row, others].mean())

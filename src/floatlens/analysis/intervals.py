@@ -1,0 +1,120 @@
+"""Means with bootstrap intervals over samples, seeded. What is not defined in a sample (NaN) does not count."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from floatlens.analysis.kernels.motion import nanmean
+
+__all__ = ["CONFIDENCE", "Estimate", "difference", "estimate", "estimate_of"]
+
+Floats = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+_RESAMPLES = 1000
+_BATCH_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over samples (arrays of one shape, or numbers) with its spread and a 95 % percentile interval."""
+
+    mean: Floats
+    std: Floats
+    low: Floats
+    high: Floats
+    n: NDArray[np.int64]
+
+    def __format__(self, spec: str) -> str:
+        if np.ndim(self.mean):
+            return repr(self)
+        one = spec or ".3g"
+        return f"{float(self.mean):{one}} [{float(self.low):{one}}, {float(self.high):{one}}] (n={int(self.n)})"
+
+    def __str__(self) -> str:
+        return format(self, "")
+
+
+def estimate(values: Floats, seed: int = 0) -> Estimate:
+    """Over the first axis, samples. With fewer than two there is no interval: low and high are NaN."""
+    values = np.asarray(values, dtype=np.float64)
+    defined = ~np.isnan(values)
+    mean = nanmean(values)
+    n = defined.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = np.where(defined, values - mean, 0.0) ** 2
+        std = np.sqrt(np.where(n > 1, spread.sum(axis=0) / np.maximum(n - 1, 1), np.nan))
+    low, high = _interval((values,), np.mean, seed)
+    return Estimate(mean, std, low, high, n)
+
+
+def difference(a: Floats, b: Floats, seed: int = 0) -> Estimate:
+    """Mean of `a` less mean of `b` over their first axes, for samples that are not paired; n is that of the fewer."""
+    a, b = (np.asarray(x, dtype=np.float64) for x in (a, b))
+    low, high = _interval((a, b), lambda x, y, axis: x.mean(axis) - y.mean(axis), seed)
+    n = np.minimum((~np.isnan(a)).sum(axis=0), (~np.isnan(b)).sum(axis=0))
+    with np.errstate(invalid="ignore"):
+        both = estimate(a, seed).std ** 2 + estimate(b, seed).std ** 2
+    return Estimate(nanmean(a) - nanmean(b), np.sqrt(both / 2), low, high, n)
+
+
+def _interval(data: tuple[Floats, ...], statistic: Callable[..., Floats], seed: int) -> tuple[Floats, Floats]:
+    """A percentile bootstrap interval of `statistic(*data, axis)`; samples are drawn along the first axis of each.
+
+    Only samples that are defined are drawn, so numbers that are so in other samples are worked out apart.
+    """
+    shape = data[0].shape[1:]
+    flat = [x.reshape(len(x), -1) for x in data]
+    defined = ~np.isnan(np.concatenate(flat))
+    low, high = np.full((2, flat[0].shape[1]), np.nan)
+    patterns, belongs = np.unique(defined, axis=1, return_inverse=True)
+    for number, pattern in enumerate(patterns.T):
+        columns = np.flatnonzero(belongs.ravel() == number)
+        kept = np.split(pattern, np.cumsum([len(x) for x in flat])[:-1])
+        drawn = tuple(x[np.ix_(rows, columns)] for x, rows in zip(flat, kept, strict=True))
+        if min(len(x) for x in drawn) > 1:
+            low[columns], high[columns] = _bootstrap(drawn, statistic, seed)
+    return low.reshape(shape), high.reshape(shape)
+
+
+def _bootstrap(data: tuple[Floats, ...], statistic: Callable[..., Floats], seed: int) -> tuple[Floats, Floats]:
+    largest = max(x.size for x in data)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # samples that do not differ have no interval
+        found = stats.bootstrap(
+            data,
+            statistic,
+            axis=0,
+            vectorized=True,
+            n_resamples=_RESAMPLES,
+            batch=max(1, _BATCH_BYTES // (8 * largest)),
+            confidence_level=CONFIDENCE,
+            method="percentile",
+            rng=np.random.default_rng(seed),
+        ).confidence_interval
+    return np.asarray(found.low), np.asarray(found.high)
+
+
+def estimate_of(values: Floats, statistic: Callable[[Floats], float], seed: int = 0) -> Estimate:
+    """A number worked out from all samples at once (a rank correlation, a share above a threshold), with its interval.
+
+    `std` is that of the bootstrap: the number's standard error.
+    """
+    whole = np.asarray(statistic(values), dtype=np.float64)
+    n = np.asarray(len(values))
+    if len(values) < 2:
+        return Estimate(whole, np.asarray(np.nan), np.asarray(np.nan), np.asarray(np.nan), n)
+    random = np.random.default_rng(seed)
+    drawn = np.array([statistic(values[random.integers(len(values), size=len(values))]) for _ in range(_RESAMPLES)])
+    drawn = drawn[np.isfinite(drawn)]
+    if not len(drawn):
+        return Estimate(whole, np.asarray(np.nan), np.asarray(np.nan), np.asarray(np.nan), n)
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(drawn, [tail, 100 - tail])
+    return Estimate(whole, drawn.std(), low, high, n)

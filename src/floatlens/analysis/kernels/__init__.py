@@ -1,0 +1,1 @@
+"""Numpy kernels: plain arrays in, plain arrays out, keys on the last axis. They know nothing of traces or figures."""

@@ -1,0 +1,37 @@
+"""Attention rollout (methods §7): add the identity, normalise rows, multiply over layers. Rows stay stochastic."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["pool", "rollout"]
+
+Floats = NDArray[np.float64]
+
+
+def rollout(attention: Floats) -> Floats:
+    """(layer, from, to) → (layer, from, to): the rollout through each layer and all before it.
+
+    A row that is not defined (a region without queries) passes on what it holds: it becomes the identity.
+    """
+    size = attention.shape[-1]
+    identity = np.eye(size)
+    undefined = np.isnan(attention).any(axis=-1, keepdims=True)
+    mixed = np.where(undefined, identity, attention) + identity
+    mixed /= mixed.sum(axis=-1, keepdims=True)
+    through = np.empty_like(mixed)
+    held = identity
+    for layer, step in enumerate(mixed):
+        held = step @ held
+        through[layer] = held
+    return through
+
+
+def pool(attention: Floats, region_of: NDArray[np.integer], regions: int) -> Floats:
+    """(…, query, key) → (…, region, region): sums over both, rows normalised; NaN for a region without queries."""
+    member = np.eye(regions)[region_of]  # (position, region)
+    summed = member.T @ attention @ member
+    total = summed.sum(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(total > 0, summed / total, np.nan))

@@ -1,0 +1,144 @@
+"""How an analysis is added: one function from a trace to a labelled dataset, and one registration.
+
+    @analysis("absorption", requires=("received",))
+    def absorption(trace, *, rule="top1"): ...
+
+What comes out takes one trace or many and gives a `Result`. Several analyses can share one walk over the traces.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, ParamSpec
+
+import numpy as np
+import xarray as xr
+
+from floatlens import __version__
+from floatlens.analysis.result import Group, Result
+from floatlens.analysis.rules import as_rule
+from floatlens.analysis.sources import Traces, each_trace
+from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.traces import Trace
+
+__all__ = ["ANALYSES", "Analysis", "analyse", "analysis"]
+
+P = ParamSpec("P")
+
+ANALYSES: dict[str, Analysis[...]] = {}
+
+
+def _model_of(trace: Trace) -> dict[str, Any]:
+    return {"model": trace.model["ref"]}
+
+
+@dataclass(eq=False)
+class Analysis(Generic[P]):
+    """A registered analysis; call it with a trace, or many, and its settings."""
+
+    name: str
+    requires: tuple[str, ...]
+    measure: Callable[Concatenate[Trace, P], xr.Dataset]
+    groups: Callable[[Trace], dict[str, Any]]
+
+    def __call__(self, traces: Traces, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return analyse(traces, {self.name: dict(self.settings(*args, **kwargs))})[self.name]
+
+    def settings(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        """Every setting by name, defaults filled in, an anchor rule by its full name."""
+        bound = inspect.signature(self.measure).bind(None, *args, **kwargs)
+        bound.apply_defaults()
+        found = dict(list(bound.arguments.items())[1:])
+        return found | ({"rule": str(as_rule(found["rule"]))} if "rule" in found else {})
+
+
+def analysis(
+    name: str, *, requires: Iterable[str], groups: Callable[[Trace], dict[str, Any]] = _model_of
+) -> Callable[[Callable[Concatenate[Trace, P], xr.Dataset]], Analysis[P]]:
+    """Register a measurement of one trace; `groups` says which traces are samples of one thing, by default a model."""
+
+    def register(measure: Callable[Concatenate[Trace, P], xr.Dataset]) -> Analysis[P]:
+        made = Analysis(name, tuple(requires), measure, groups)
+        update_wrapper(made, measure, updated=())
+        ANALYSES[name] = made
+        return made
+
+    return register
+
+
+@dataclass
+class _Pile:
+    """The samples of one group so far: a few numbers each, not the traces they came from."""
+
+    like: xr.Dataset
+    facts: dict[str, Any]
+    values: dict[str, list[Any]] = field(default_factory=dict)
+
+    def add(self, sample: xr.Dataset, keys: Mapping[str, Any]) -> None:
+        """Keep the numbers of a sample, which must have the layers and heads of those before it."""
+        for name, array in sample.data_vars.items():
+            like = self.like[name]
+            if array.dims != like.dims or any(not array[dim].equals(like[dim]) for dim in array.dims):
+                raise FloatlensError(
+                    f"the traces of {keys['model']} do not fit together: {name} does not have the same "
+                    f"{', '.join(map(str, array.dims))} in all of them; analyse traces of one selection at a time"
+                )
+            self.values.setdefault(str(name), []).append(np.asarray(array.values, dtype=np.float64))
+
+    def stack(self) -> xr.Dataset:
+        """All samples, with the dimension `sample` in front."""
+        data = {name: (("sample", *self.like[name].dims), np.stack(values)) for name, values in self.values.items()}
+        return xr.Dataset(data, coords=self.like.coords)
+
+
+def analyse(
+    traces: Traces,
+    wanted: Mapping[str, Mapping[str, Any]] | Iterable[str],
+    *,
+    seed: int = 0,
+    skipped: dict[str, str] | None = None,
+) -> dict[str, Result]:
+    """Several analyses in one walk over the traces: `analyse("runs/a", ["drift", "absorption"])`.
+
+    `wanted` may map names to settings. Traces are opened one after the other and let go. An analysis that the traces do
+    not allow is an error, unless `skipped` is given: it then goes there with the reason.
+    """
+    settings = (
+        {name: dict(given) for name, given in wanted.items()}
+        if isinstance(wanted, Mapping)
+        else {name: {} for name in wanted}
+    )
+    chosen = {name: _find(name) for name in settings}
+    whole = {name: one.settings(**settings[name]) for name, one in chosen.items()}  # a wrong one is told before work
+    piles: dict[str, dict[tuple[tuple[str, Any], ...], _Pile]] = {name: {} for name in chosen}
+    versions: dict[str, str] = {}
+    for trace in each_trace(traces):
+        versions = versions or {**trace.data.attrs["versions"], "analysis": __version__}
+        for name, one in list(chosen.items()):
+            try:
+                trace.require(*one.requires)
+                keys, sample = one.groups(trace), one.measure(trace, **settings[name])
+            except FloatlensError as error:
+                if skipped is None:
+                    raise
+                skipped[name] = str(error)
+                del chosen[name]
+                continue
+            facts = {**trace.model, "causal": trace.data.attrs["causal"]}
+            piles[name].setdefault(tuple(keys.items()), _Pile(sample, facts)).add(sample, keys)
+    if not versions:
+        raise FloatlensError("no traces to analyse")
+    return {name: Result(name, whole[name], _grouped(piles[name], seed), versions) for name, one in chosen.items()}
+
+
+def _grouped(piles: Mapping[tuple[tuple[str, Any], ...], _Pile], seed: int) -> tuple[Group, ...]:
+    return tuple(Group(dict(keys), pile.facts, pile.stack(), seed) for keys, pile in piles.items())
+
+
+def _find(name: str) -> Analysis[...]:
+    if name not in ANALYSES:
+        raise FloatlensError(f'no analysis "{name}"{did_you_mean(name, ANALYSES)}; there are {", ".join(ANALYSES)}')
+    return ANALYSES[name]

@@ -1,0 +1,152 @@
+"""`Result`: what an analysis found in one or many traces, by model, sample by sample so that means have intervals.
+
+A group is a model, or a model under one condition (the place of the gold document). Its samples are one labelled
+dataset with the dimension `sample` in front. Nothing is averaged before it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from floatlens.analysis.intervals import Estimate, estimate
+from floatlens.errors import FloatlensError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Group", "Result"]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The samples of one model (under one condition). `facts` are those of the model: kind, layers, causal …"""
+
+    keys: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    samples: xr.Dataset
+    seed: int = 0
+    _made: dict[str, Estimate] = field(default_factory=dict, repr=False)
+
+    @property
+    def model(self) -> str:
+        return str(self.keys["model"])
+
+    @property
+    def n(self) -> int:
+        return int(self.samples.sizes["sample"])
+
+    @property
+    def label(self) -> str:
+        """The model's name and what else sets the group apart."""
+        more = [f"{key} {value}" for key, value in self.keys.items() if key != "model"]
+        return ", ".join([self.model, *more])
+
+    def values(self, variable: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """(sample, …) of one variable."""
+        return np.asarray(self._variable(variable).values, dtype=np.float64)
+
+    def estimate(self, variable: str) -> Estimate:
+        """Mean, spread and interval over the samples, of the variable's shape."""
+        if variable not in self._made:
+            self._made[variable] = estimate(self.values(variable), self.seed)
+        return self._made[variable]
+
+    def coordinate(self, variable: str, dim: str) -> list[Any]:
+        """The labels of a dimension of a variable."""
+        return list(self._variable(variable)[dim].values.tolist())
+
+    def _variable(self, name: str) -> xr.DataArray:
+        if name not in self.samples:
+            names = [str(one) for one in self.samples.data_vars]
+            raise FloatlensError(f'no variable "{name}"{did_you_mean(name, names)}; there are {", ".join(names)}')
+        return self.samples[name]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Findings of one analysis. `result["slope"]` or `result.slope` is an `Estimate`, by model if there are several.
+
+    Example: `fl.drift(trace).slope.mean`
+    """
+
+    analysis: str
+    settings: Mapping[str, Any]
+    groups: tuple[Group, ...]
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(group.model for group in self.groups))
+
+    @property
+    def n(self) -> int:
+        return sum(group.n for group in self.groups)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What the numbers rest on, for tables and figures."""
+        return {
+            "analysis": self.analysis,
+            "settings": dict(self.settings),
+            "samples": {group.label: group.n for group in self.groups},
+            "versions": dict(self.versions),
+        }
+
+    def group(self, model: str | None = None, **keys: Any) -> Group:
+        """The one group of this model (and condition)."""
+        wanted = keys if model is None else {"model": model, **keys}
+        found = [g for g in self.groups if all(g.keys.get(key) == value for key, value in wanted.items())]
+        if len(found) != 1:
+            have = "; ".join(g.label for g in self.groups)
+            raise FloatlensError(
+                f"{self.analysis}: {len(found)} groups fit {wanted or 'no condition'}; there are {have}"
+            )
+        return found[0]
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self.groups)
+
+    def __getitem__(self, variable: str) -> Estimate | dict[str, Estimate]:
+        if len(self.groups) == 1:
+            return self.groups[0].estimate(variable)
+        return {group.label: group.estimate(variable) for group in self.groups}
+
+    def __getattr__(self, name: str) -> Estimate | dict[str, Estimate]:
+        if name.startswith("_") or not any(name in group.samples for group in self.__dict__.get("groups", ())):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return self[name]
+
+    @cached_property
+    def _frame(self) -> pd.DataFrame:
+        import pandas as pd
+
+        frames = [_rows(group, str(name)) for group in self.groups for name in group.samples.data_vars]
+        made = pd.concat(frames, ignore_index=True)
+        made.attrs["provenance"] = json.dumps(self.provenance)
+        return made
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per group, variable and coordinate: mean, std, low, high, n."""
+        return self._frame.copy()
+
+
+def _rows(group: Group, name: str) -> pd.DataFrame:
+    import pandas as pd
+
+    found = group.estimate(name)
+    array = group.samples[name].isel(sample=0, drop=True)
+    columns = {key: np.ravel(getattr(found, key)) for key in ("mean", "std", "low", "high", "n")}
+    frame = pd.DataFrame(columns)
+    if array.dims:
+        labels = pd.MultiIndex.from_product([array[dim].values for dim in array.dims], names=list(map(str, array.dims)))
+        frame = frame.set_index(labels).reset_index()
+    for place, (key, value) in enumerate({**group.keys, "variable": name}.items()):
+        frame.insert(place, key, value)
+    return frame

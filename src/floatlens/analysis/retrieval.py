@@ -1,0 +1,152 @@
+"""Retrieval heads (methods §6): which heads look at the evidence when the model writes the answer.
+
+For each token of the answer (EOS and what follows from it do not count), in the row and the pass that decided it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal, get_args
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy import stats
+
+from floatlens.analysis.intervals import Estimate, estimate_of
+from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.registry import analysis
+from floatlens.analysis.result import Group
+from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.traces import Trace
+
+__all__ = ["SCORES", "Score", "depth_correlation", "retrieval_heads", "share_above"]
+
+Score = Literal["copy", "copy_code", "focus", "mass", "qr"]
+SCORES: tuple[Score, ...] = get_args(Score)
+_RECALL = 0.5
+Floats = NDArray[np.float64]
+
+
+@analysis("retrieval_heads", requires=("answer_argmax", "answer_evidence", "question_flow"))
+def retrieval_heads(trace: Trace, *, score: Score | Literal["all"] = "all") -> xr.Dataset:
+    """Scores by layer and head, NaN for a trace without evidence; from 0 to 1, but for `copy_code`.
+
+    copy        distinct evidence tokens that the head copied (its largest weight lies on the token being written) ÷
+                distinct tokens of the evidence
+    copy_code   as Wu's code counts: every copied token adds 1 ÷ evidence length, in answers whose unigrams cover more
+                than half of the evidence; other answers do not count
+    focus       share of answer tokens whose largest weight lies in the evidence
+    mass        mean attention on the evidence
+    qr          mean attention of question tokens on the gold document, in the first pass
+
+    Example: `fl.retrieval_heads(traces, score="copy").group("scale:llada").estimate("copy").mean  # layer × head`
+    """
+    if score not in (*SCORES, "all"):
+        raise FloatlensError(f'score="{score}"{did_you_mean(score, SCORES)}; give {", ".join(SCORES)} or all')
+    wanted = SCORES if score == "all" else (score,)
+    layers = trace.data["answer_argmax"]["layer"].values
+    heads = np.arange(trace.data["answer_argmax"].sizes["head"])
+    data = {name: (("layer", "head"), _KERNELS[name](trace)) for name in wanted}
+    return xr.Dataset(data, coords={"layer": layers, "head": heads})
+
+
+def _answer_tokens(trace: Trace) -> NDArray[np.intp]:
+    """Indices of the committed tokens that are part of the answer: before the first EOS of the finished sequence."""
+    place, ids = trace.data["token_position"].values, trace.data["token_id"].values
+    ends = place[np.isin(ids, trace.model["eos_ids"])]
+    return np.flatnonzero(place < (ends.min() if len(ends) else np.inf))
+
+
+def _hits(trace: Trace) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(token, layer, head): whether the largest weight lies in the evidence, and there on the token being written."""
+    rows = _answer_tokens(trace)
+    where = trace.data["answer_argmax"].values[rows].astype(np.intp)
+    evidence, final = trace.data["evidence"].values, trace.data["final"].values
+    inside = evidence[where]
+    same = final[where] == trace.data["token_id"].values[rows][:, None, None]
+    return inside, inside & same
+
+
+def _undefined(trace: Trace) -> Floats:
+    sizes = trace.data["answer_argmax"].sizes
+    return np.full((sizes["layer"], sizes["head"]), np.nan)
+
+
+def _copy(trace: Trace) -> Floats:
+    evidence = np.unique(trace.data["final"].values[trace.data["evidence"].values])
+    if not len(evidence):
+        return _undefined(trace)
+    _, hit = _hits(trace)
+    written = trace.data["token_id"].values[_answer_tokens(trace)]
+    copied = [hit[written == token].any(axis=0) for token in evidence if (written == token).any()]
+    total = np.sum(copied, axis=0) if copied else np.zeros(_undefined(trace).shape)
+    return np.asarray(total / len(evidence), dtype=np.float64)
+
+
+def _copy_code(trace: Trace) -> Floats:
+    evidence = trace.data["final"].values[trace.data["evidence"].values]
+    written = trace.data["token_id"].values[_answer_tokens(trace)]
+    covered = (Counter(evidence.tolist()) & Counter(written.tolist())).total()  # as ROUGE-1 counts: a word once per use
+    if not len(evidence) or covered / len(evidence) <= _RECALL:
+        return _undefined(trace)
+    _, hit = _hits(trace)
+    return np.asarray(hit.sum(axis=0) / len(evidence))
+
+
+def _focus(trace: Trace) -> Floats:
+    inside, _ = _hits(trace)
+    if not len(inside) or not trace.data["evidence"].values.any():
+        return _undefined(trace)
+    return np.asarray(inside.mean(axis=0))
+
+
+def _mass(trace: Trace) -> Floats:
+    mass = trace.data["answer_evidence"].values[_answer_tokens(trace)].astype(np.float64)
+    return nanmean(mass) if len(mass) else _undefined(trace)
+
+
+def _qr(trace: Trace) -> Floats:
+    gold = trace.data.attrs["prompt"].get("gold")
+    name = f"doc{gold + 1}" if isinstance(gold, int) else ""
+    flow = trace.data["question_flow"]
+    if name not in trace.regions or "head" not in flow.dims:
+        return _undefined(trace)
+    return np.asarray(flow.isel(step=0).values[..., trace.regions.index(name)], dtype=np.float64)
+
+
+_KERNELS = {"copy": _copy, "copy_code": _copy_code, "focus": _focus, "mass": _mass, "qr": _qr}
+
+
+# -- over depth, from samples ---------------------------------------------------------------------------------------
+
+
+def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
+    """Spearman correlation of a head's mean score with its layer, with an interval over samples."""
+
+    def statistic(samples: Floats) -> float:
+        mean = nanmean(samples)  # (layer, head)
+        layers = np.repeat(np.arange(len(mean)), mean.shape[1])
+        flat = mean.ravel()
+        defined = np.isfinite(flat)
+        if not defined.any() or np.ptp(flat[defined]) == 0:
+            return float("nan")
+        return float(stats.spearmanr(flat[defined], layers[defined]).statistic)
+
+    return estimate_of(group.values(score), statistic, group.seed)
+
+
+def share_above(group: Group, half: Literal["shallow", "deep"], score: Score = "copy", above: float = 0.1) -> Estimate:
+    """The share of heads in the shallow or the deep half of the layers whose mean score is above a threshold.
+
+    NaN where no sample has a score.
+    """
+
+    def statistic(samples: Floats) -> float:
+        mean = nanmean(samples)  # (layer, head)
+        middle = len(mean) // 2
+        part = mean[:middle] if half == "shallow" else mean[middle:]
+        defined = part[~np.isnan(part)]
+        return float((defined > above).mean()) if len(defined) else float("nan")
+
+    return estimate_of(group.values(score), statistic, group.seed)

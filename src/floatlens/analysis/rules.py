@@ -1,0 +1,129 @@
+"""Anchor rules (methods §1): which keys stand out, by a rule that has a name. No rule falls back silently.
+
+    zscore(ε=3)   received > mean + ε · standard deviation, over the keys present
+    rulli(ε=3)    column sum > mean of the other columns' sums + ε
+    gu(ε=0.3)     mean over the queries that see the key > ε; per head
+    topk(k=5)     the k largest
+    top1          the largest
+
+An empty set stays empty, unless the rule ends in "or top1", which is then part of its name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatlens.errors import FloatlensError, did_you_mean
+
+__all__ = ["Columns", "Rule", "as_rule", "find_anchors"]
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+_DEFAULTS = {"zscore": 3.0, "rulli": 3.0, "gu": 0.3, "topk": 5.0, "top1": 1.0}
+_ROUNDING = 1e-6  # traces hold float32; columns that differ by less are equal
+_WRITTEN = re.compile(r"(?P<name>[a-z0-9]+)\s*(?:\(\s*(?:(?:ε|eps|k)\s*=)?\s*(?P<value>[^()=\s]+)\s*\))?")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule with its number. `str(rule)` is the name that figures and tables carry."""
+
+    name: str
+    value: float
+    or_top1: bool = False
+
+    @property
+    def unit(self) -> Literal["layer", "head"]:
+        """What it is applied to, unless something else is asked for: the head mean of a layer, or each head."""
+        return "head" if self.name == "gu" else "layer"
+
+    def __str__(self) -> str:
+        number = {"top1": "", "topk": f"(k={self.value:g})"}.get(self.name, f"(ε={self.value:g})")
+        return f"{self.name}{number}{' or top1' if self.or_top1 else ''}"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What rules look at; arrays of one shape (…, key), `asking` without the last axis.
+
+    `value` is received attention as it is reported (a share, or a mean over the queries that see the key), `share` the
+    share, `present` which keys hold anything, `seen` how many queries see each, `asking` how many queries there are.
+    """
+
+    value: Floats
+    share: Floats
+    present: Bools
+    seen: Floats
+    asking: Floats
+
+
+def as_rule(rule: str | Rule, *, or_top1: bool = False) -> Rule:
+    """A rule from its name, `"zscore"`, `"zscore(2.5)"` or `"topk(k=3) or top1"`."""
+    if isinstance(rule, Rule):
+        return replace(rule, or_top1=rule.or_top1 or or_top1)
+    text = rule.strip().removesuffix(" or top1")
+    fallback = text != rule.strip()
+    found = _WRITTEN.fullmatch(text.strip())
+    if found is None or found["name"] not in _DEFAULTS:
+        name = found["name"] if found else text
+        raise FloatlensError(
+            f'no anchor rule "{rule}"{did_you_mean(name, _DEFAULTS)}; give zscore(3), rulli(3), '
+            f"gu(0.3), topk(5) or top1"
+        )
+    return Rule(found["name"], _number(rule, found["name"], found["value"]), or_top1 or fallback)
+
+
+def _number(rule: str, name: str, value: str | None) -> float:
+    if value is None:
+        return _DEFAULTS[name]
+    try:
+        number = float(value)
+    except ValueError:
+        raise FloatlensError(f'anchor rule "{rule}": "{value}" is not a number') from None
+    if name == "top1" or not number > 0 or (name == "topk" and number % 1) or (name == "gu" and number >= 1):
+        raise FloatlensError(f'anchor rule "{rule}": {name} takes {_takes(name)}')
+    return number
+
+
+def _takes(name: str) -> str:
+    return {"top1": "no number", "topk": "a whole number from 1", "gu": "a number between 0 and 1"}.get(
+        name, "a number above 0"
+    )
+
+
+def find_anchors(rule: Rule, columns: Columns) -> Bools:
+    """(…, key): the anchors. Where nothing was measured there are none."""
+    value = np.where(columns.present, columns.value, np.nan)
+    defined = ~np.isnan(value)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if rule.name == "zscore":
+            count = np.maximum(defined.sum(axis=-1, keepdims=True), 1)
+            mean = np.nansum(value, axis=-1, keepdims=True) / count
+            spread = np.sqrt(np.nansum((value - mean) ** 2, axis=-1, keepdims=True) / count)
+            found = (value > mean + rule.value * spread) & (spread > _ROUNDING * mean)
+        elif rule.name == "rulli":
+            sums = np.where(columns.present, columns.share, np.nan) * columns.asking[..., None]
+            others = np.maximum(defined.sum(axis=-1, keepdims=True) - 1, 1)
+            found = sums > (np.nansum(sums, axis=-1, keepdims=True) - sums) / others + rule.value
+        elif rule.name == "gu":
+            found = columns.share * columns.asking[..., None] / columns.seen > rule.value
+        else:
+            found = _largest(value, int(rule.value))
+    found = found & defined
+    if rule.or_top1:
+        found = np.where(found.any(axis=-1, keepdims=True), found, _largest(value, 1) & defined)
+    return np.asarray(found)
+
+
+def _largest(value: Floats, count: int) -> Bools:
+    """The `count` largest of each row; of equals the earlier."""
+    order = np.argsort(np.where(np.isnan(value), np.inf, -value), axis=-1, kind="stable")
+    found = np.zeros(value.shape, dtype=bool)
+    np.put_along_axis(found, order[..., :count], True, axis=-1)
+    return found

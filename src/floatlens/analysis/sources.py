@@ -1,0 +1,37 @@
+"""Where traces come from: one, several, files, a folder or a run, streamed so that one is in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from floatlens.errors import FloatlensError
+from floatlens.traces import Trace, open_trace
+
+__all__ = ["Traces", "each_trace", "trace_files"]
+
+Traces = Trace | str | Path | Iterable[Trace | str | Path]
+"""A trace, a file, a folder of them, a run folder, or any iterable of these."""
+
+
+def each_trace(traces: Traces) -> Iterator[Trace]:
+    """Every trace in turn; files are opened when their turn comes and in the order of their names."""
+    if isinstance(traces, Trace):
+        yield traces
+    elif isinstance(traces, str | Path):
+        for path in trace_files(Path(traces)):
+            yield open_trace(path)
+    else:
+        for one in traces:
+            yield from each_trace(one)
+
+
+def trace_files(path: Path) -> list[Path]:
+    """The trace files that a file, a folder of traces or a run folder stands for."""
+    if not path.is_dir():
+        return [path]
+    folder = path / "traces" if (path / "traces").is_dir() else path
+    found = sorted(folder.rglob("*.zarr.zip"))
+    if not found:
+        raise FloatlensError(f"{folder}: no traces in it (*.zarr.zip); make some with: floatlens trace")
+    return found

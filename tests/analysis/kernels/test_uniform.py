@@ -1,0 +1,90 @@
+"""The uniform null: shares and counts against a loop over every query and key."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from floatlens.analysis.kernels.uniform import null_share, seen_by, uniform_flow
+
+
+def by_loops(queries, present, causal):
+    """(share, seen) of one step, query by query."""
+    size = len(present)
+    share, seen = np.zeros(size), np.zeros(size)
+    asking = [i for i in range(size) if queries[i]]
+    for i in asking:
+        visible = [j for j in range(size) if present[j] and (j <= i or not causal)]
+        for j in visible:
+            share[j] += 1 / len(visible) / len(asking)
+            seen[j] += 1
+    return (share if asking else np.full(size, np.nan)), seen
+
+
+@st.composite
+def asking(draw):
+    """Present keys (a prefix, as sequences grow, or with holes) and some of them asking."""
+    size = draw(st.integers(1, 12))
+    present = draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    queries = [here and draw(st.booleans()) for here in present]
+    return np.array(queries), np.array(present)
+
+
+@given(asking(), st.booleans())
+def test_null_and_counts_equal_a_loop_over_queries_and_keys(given_, causal):
+    queries, present = given_
+    share, seen = by_loops(queries, present, causal)
+    found = null_share(queries, present, causal=causal)
+    assert np.allclose(found, share, equal_nan=True)
+    assert np.array_equal(seen_by(queries, present, causal=causal), seen)
+    if queries.any():
+        assert found.sum() == pytest.approx(1)
+        assert not found[~present].any()
+
+
+def test_steps_are_worked_out_one_by_one():
+    present = np.array([[True] * 4 + [False] * 2, [True] * 6, [True] * 6])
+    queries = np.array([[True] * 4 + [False] * 2, [False] * 4 + [True] * 2, [False] * 6])
+    for causal in (True, False):
+        found, seen = null_share(queries, present, causal=causal), seen_by(queries, present, causal=causal)
+        for step in range(3):
+            share, count = by_loops(queries[step], present[step], causal)
+            assert np.allclose(found[step], share, equal_nan=True)
+            assert np.array_equal(seen[step], count)
+
+
+def test_the_formulas_of_the_methods():
+    """1/T each when bidirectional; (1/T)·Σ_{i≥j} 1/(i+1) when causal; key j is seen by T − j queries."""
+    T = 7
+    everyone = np.ones(T, dtype=bool)
+    assert np.allclose(null_share(everyone, everyone, causal=False), 1 / T)
+    harmonic = [sum(1 / (i + 1) for i in range(j, T)) / T for j in range(T)]
+    assert np.allclose(null_share(everyone, everyone, causal=True), harmonic)
+    assert seen_by(everyone, everyone, causal=True).tolist() == [7, 6, 5, 4, 3, 2, 1]
+    assert seen_by(everyone, everyone, causal=False).tolist() == [7] * 7
+
+
+def test_by_hand_three_keys_and_a_group_of_queries():
+    """Queries 1 and 2 of 3: under a causal mask they see two and three keys."""
+    queries, present = np.array([False, True, True]), np.ones(3, dtype=bool)
+    assert np.allclose(null_share(queries, present, causal=True), [(1 / 2 + 1 / 3) / 2, (1 / 2 + 1 / 3) / 2, 1 / 6])
+    assert seen_by(queries, present, causal=True).tolist() == [2, 2, 1]
+    assert seen_by(queries, present, causal=False).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_uniform_flow_between_regions_by_a_plain_loop(causal):
+    region_of = np.array([0, 1, 1, 2, 1, 2, 2, 3])
+    here = np.array([True] * 7 + [False])  # the last position, the only one of its region, holds nothing yet
+    found = uniform_flow(region_of, here, 4, causal=causal)
+    for asker in range(3):
+        rows = [i for i in range(7) if region_of[i] == asker]
+        for asked in range(4):
+            shares = []
+            for i in rows:
+                keys = range(i + 1) if causal else range(7)
+                shares.append(sum(region_of[j] == asked for j in keys) / len(keys))
+            assert found[asker, asked] == pytest.approx(np.mean(shares))
+    assert np.isnan(found[3]).all()

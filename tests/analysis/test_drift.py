@@ -1,0 +1,138 @@
+"""Drift of anchors over steps: the ready-made patterns by hand, and one trace against loops over steps."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+from synthetic import MASK, PROMPT, anchor_at, build, random_attention, ready
+
+from floatlens.analysis import drift
+from floatlens.analysis.drift import frontier
+
+SCALARS = ("slope", "jaccard", "lifetime", "distinct", "entropy", "wasserstein", "frontier")
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_fixed_sink_does_not_move(causal):
+    found = drift(ready("fixed", causal=causal))
+    assert [float(found[name].mean) for name in ("slope", "jaccard", "lifetime", "distinct")] == [0, 1, 8, 1]
+    assert np.isnan(found["frontier"].mean)  # a track that stands still goes along with nothing
+    assert float(found["wasserstein"].mean) < 0.005
+    by_layer = found["depth_jaccard_by_layer"].mean
+    assert np.isnan(by_layer[0])
+    assert by_layer[1:].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_moving_anchor_is_followed(causal):
+    """Two positions to the right per step, each for one step, along with the frontier."""
+    found = drift(ready("moving", causal=causal))
+    assert [float(found[name].mean) for name in ("slope", "jaccard", "lifetime", "distinct")] == [2, 0, 1, 8]
+    assert float(found["frontier"].mean) == pytest.approx(1)
+    assert found["slope_by_layer"].mean.tolist() == [2, 2, 2, 2]
+    assert found["depth_jaccard_by_layer"].mean[1:].tolist() == [1, 1, 1]
+    if not causal:  # nearly all mass goes two positions of 29 per step
+        assert float(found["wasserstein"].mean) == pytest.approx(2 / 29, rel=0.1)
+
+
+def test_uniform_attention_has_no_anchors_and_is_spread_evenly():
+    found = drift(ready("uniform", causal=False))
+    assert float(found["distinct"].mean) == 0
+    assert np.isnan(found["jaccard"].mean)
+    assert np.isnan(found["lifetime"].mean)
+    assert float(found["entropy"].mean) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_every_scalar_against_loops_over_steps(causal):
+    """Random attention, steps recorded at uneven numbers; the overall scalars are of the mean over layers."""
+    numbers, size = [0, 1, 4, 6, 9], 12
+    attention = random_attention(5, 5, 3, 2, size, causal=causal)
+    committed = [(8, 0), (10, 0), (9, 4), (11, 9)]
+    trace = build(attention, causal=causal, mask_id=MASK, committed=committed, step_numbers=numbers)
+    found = drift(trace, rule="topk(2)")
+    share = attention.mean(axis=(2, 3))  # (step, layer, key): over heads and queries
+    for name, values in (("", share.mean(axis=1)), *((str(layer), share[:, layer]) for layer in range(3))):
+        expected = scalars(values, numbers, [9.0, np.nan, 9.0, np.nan, 11.0])
+        for scalar in SCALARS:
+            given = found[scalar].mean if not name else found[f"{scalar}_by_layer"].mean[int(name)]
+            assert float(given) == pytest.approx(expected[scalar], abs=1e-5, nan_ok=True), (name, scalar)
+    for layer in (1, 2):
+        overlaps = [overlap(top2(share[s, layer]), top2(share[s, layer - 1])) for s in range(5)]
+        assert found["depth_jaccard_by_layer"].mean[layer] == pytest.approx(np.mean(overlaps))
+
+
+def scalars(share, numbers, front):
+    """Of shares (step, key), with plain python and scipy."""
+    size = share.shape[1]
+    sets = [top2(row) for row in share]
+    runs = [
+        len(list(run)) for key in range(size) for held, run in itertools.groupby(key in one for one in sets) if held
+    ]
+    track = [int(row.argmax()) for row in share]
+    places = np.linspace(0, 1, size)
+    both = [(t, f) for t, f in zip(track, front, strict=True) if f == f]
+    moves = len({t for t, _ in both}) > 1 and len({f for _, f in both}) > 1
+    return {
+        "slope": stats.theilslopes(track, numbers).slope,
+        "jaccard": np.mean([overlap(a, b) for a, b in itertools.pairwise(sets)]),
+        "lifetime": np.mean(runs),
+        "distinct": len(set().union(*sets)),
+        "entropy": np.mean([stats.entropy(row) / np.log(size) for row in share]),
+        "wasserstein": np.mean(
+            [stats.wasserstein_distance(places, places, a, b) for a, b in itertools.pairwise(share)]
+        ),
+        "frontier": stats.pearsonr(*zip(*both, strict=True)).statistic if moves else np.nan,
+    }
+
+
+def top2(row):
+    return {int(j) for j in np.argsort(-row)[:2]}
+
+
+def overlap(a, b):
+    return len(a & b) / len(a | b)
+
+
+def test_the_frontier_is_the_mean_position_a_step_commits():
+    attention = random_attention(0, 3, 1, 1, 8, causal=False)
+    trace = build(attention, causal=False, mask_id=MASK, committed=[(4, 0), (7, 0), (5, 2)])
+    assert np.array_equal(frontier(trace), [5.5, np.nan, 5], equal_nan=True)
+    assert frontier(ready("moving", causal=True)).tolist() == [PROMPT + step for step in range(8)]
+
+
+def test_entropy_of_a_sequence_that_grows_is_of_the_keys_that_stand():
+    """One layer and head: uniform over 2, then over 3 keys of a bidirectional reader; both are as even as can be."""
+    attention = np.zeros((2, 1, 1, 4, 4))
+    attention[0, 0, 0, :2, :2], attention[1, 0, 0, :3, :3] = 1 / 2, 1 / 3
+    found = drift(build(attention, causal=False, committed=[(2, 0), (3, 1)]))
+    assert float(found["entropy"].mean) == pytest.approx(1, abs=1e-6)
+
+
+def test_one_step_has_no_motion():
+    found = drift(build(random_attention(3, 1, 2, 2, 15, causal=False), causal=False), rule="top1")
+    for name in ("slope", "jaccard", "wasserstein", "frontier"):
+        assert np.isnan(found[name].mean)
+        assert np.isnan(found[f"{name}_by_layer"].mean).all()
+    assert float(found["distinct"].mean) == 1
+
+
+def test_the_group_of_queries_is_the_one_asked_for():
+    """The answer looks at key 3, then 5; everybody else at key 0 all the time."""
+    attention = np.zeros((2, 1, 1, 20, 20))
+    attention[:, 0, 0, :18, 0] = 1
+    attention[0, 0, 0, 18:, 3] = attention[1, 0, 0, 18:, 5] = 1
+    trace = build(attention, causal=False, regions=["query"] * 18 + ["answer"] * 2)
+    assert float(drift(trace, rule="top1")["slope"].mean) == 0
+    assert float(drift(trace, rule="top1", group="answer")["slope"].mean) == 2
+    by_sums = drift(trace, rule="rulli(3)", group="answer")  # two queries cannot make a sum above 3
+    assert float(by_sums["distinct"].mean) == float(by_sums["distinct_by_layer"].mean[0]) == 0
+    assert float(drift(trace, rule="rulli(1.5)", group="answer")["distinct"].mean) == 2
+
+
+def test_where_the_anchor_is_was_said_by_the_builder():
+    found = drift(ready("moving", causal=True), rule="zscore")
+    assert float(found["distinct"].mean) == len({anchor_at("moving", step) for step in range(8)})

@@ -1,0 +1,125 @@
+"""Estimates over samples: means, spreads and seeded bootstrap intervals, with what is undefined left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from floatlens.analysis.intervals import difference, estimate, estimate_of
+
+
+@pytest.fixture(scope="module")
+def values():
+    return np.random.default_rng(7).normal(3, 2, size=(40, 2, 3))
+
+
+def test_mean_spread_and_count(values):
+    found = estimate(values)
+    assert np.allclose(found.mean, values.mean(axis=0))
+    assert np.allclose(found.std, values.std(axis=0, ddof=1))
+    assert found.n.tolist() == [[40] * 3] * 2
+
+
+def test_intervals_are_those_of_a_percentile_bootstrap(values):
+    """Close to scipy's with another seed and more draws, and to the normal interval."""
+    found = estimate(values)
+    for place in np.ndindex(2, 3):
+        sample = values[(slice(None), *place)]
+        expected = stats.bootstrap(
+            (sample,), np.mean, n_resamples=9999, method="percentile", rng=99
+        ).confidence_interval
+        assert found.low[place] == pytest.approx(expected.low, abs=0.1)
+        assert found.high[place] == pytest.approx(expected.high, abs=0.1)
+        half = 1.96 * sample.std() / np.sqrt(40)
+        assert found.high[place] - found.low[place] == pytest.approx(2 * half, rel=0.15)
+
+
+def test_the_same_seed_gives_the_same_interval_and_another_seed_another(values):
+    one, again, other = estimate(values, 3), estimate(values, 3), estimate(values, 4)
+    assert np.array_equal(one.low, again.low)
+    assert np.array_equal(one.high, again.high)
+    assert not np.array_equal(one.low, other.low)
+
+
+def test_undefined_samples_do_not_count(values):
+    """With NaN in some samples, everything is as if these were not there, interval included."""
+    holes = values.copy()
+    holes[5:, 0, 1] = np.nan  # five are left
+    holes[[3, 8], 1, 2] = np.nan
+    found = estimate(holes)
+    for place, kept in (((0, 1), values[:5, 0, 1]), ((1, 2), np.delete(values[:, 1, 2], [3, 8]))):
+        alone = estimate(kept)
+        for name in ("mean", "std", "low", "high", "n"):
+            assert getattr(found, name)[place] == pytest.approx(float(getattr(alone, name))), (place, name)
+    whole = estimate(values)
+    assert found.low[0, 0] == whole.low[0, 0]
+
+
+def test_a_few_defined_among_many_undefined_still_have_an_interval():
+    found = estimate(np.array([1.0, 2.0] + [np.nan] * 30))
+    assert (float(found.mean), float(found.low), float(found.high), int(found.n)) == (1.5, 1, 2, 2)
+
+
+def test_fewer_than_two_samples_have_no_interval():
+    for sample in ([4.0], [4.0, np.nan]):
+        found = estimate(np.array(sample))
+        assert float(found.mean) == 4
+        assert int(found.n) == 1
+        assert np.isnan([found.low, found.high, found.std]).all()
+    nothing = estimate(np.array([np.nan, np.nan]))
+    assert np.isnan([nothing.mean, nothing.low, nothing.high, nothing.std]).all()
+    assert int(nothing.n) == 0
+
+
+def test_samples_that_do_not_differ_have_an_interval_of_one_point():
+    found = estimate(np.full(5, 0.25))
+    assert (float(found.low), float(found.high), float(found.std)) == (0.25, 0.25, 0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(hnp.arrays(np.float64, st.integers(2, 12), elements=st.floats(-100, 100)))
+def test_intervals_lie_within_the_sample(sample):
+    found = estimate(sample)
+    assert sample.min() - 1e-9 <= found.low <= found.high <= sample.max() + 1e-9
+
+
+def test_a_difference_of_two_sets_of_samples():
+    random = np.random.default_rng(0)
+    a, b = random.normal(5, 1, 60), random.normal(3, 2, 30)
+    found = difference(a, b)
+    assert float(found.mean) == pytest.approx(a.mean() - b.mean())
+    error = np.sqrt(a.var() / 60 + b.var() / 30)
+    assert float(found.high - found.low) == pytest.approx(2 * 1.96 * error, rel=0.15)
+    assert found.low < found.mean < found.high
+    assert int(found.n) == 30
+    assert float(found.std) == pytest.approx(np.sqrt((a.var(ddof=1) + b.var(ddof=1)) / 2))
+
+
+def test_a_difference_leaves_out_what_is_undefined_and_needs_two_of_each():
+    a, b = np.array([1.0, 2, 3, np.nan]), np.array([[1.0], [np.nan], [5]])[:, 0]
+    found, alone = difference(a, b), difference(a[:3], b[[0, 2]])
+    assert (float(found.low), float(found.high), int(found.n)) == (float(alone.low), float(alone.high), 2)
+    assert np.isnan(difference(a, b[:2]).low)
+    assert float(difference(a, b[:2]).mean) == 1
+
+
+def test_a_number_of_all_samples_at_once(values):
+    sample = values[:, 0, 0]
+    found = estimate_of(sample, lambda x: float(np.median(x)))
+    assert float(found.mean) == np.median(sample)
+    expected = stats.bootstrap((sample,), np.median, n_resamples=4999, method="percentile", rng=5)
+    assert float(found.low) == pytest.approx(expected.confidence_interval.low, abs=0.25)
+    assert float(found.high) == pytest.approx(expected.confidence_interval.high, abs=0.25)
+    assert float(found.std) == pytest.approx(float(expected.standard_error), rel=0.2)
+    again = estimate_of(sample, lambda x: float(np.median(x)))
+    assert (found.low, found.high) == (again.low, again.high)
+    assert np.isnan(estimate_of(sample[:1], lambda x: float(np.median(x))).low)
+
+
+def test_an_estimate_prints_its_interval_and_count():
+    assert str(estimate(np.array([1.0, 1.0, 1.0]))) == "1 [1, 1] (n=3)"
+    assert f"{estimate(np.array([0.123456] * 2)):.2f}" == "0.12 [0.12, 0.12] (n=2)"

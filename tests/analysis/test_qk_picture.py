@@ -1,0 +1,55 @@
+"""Pictures of one head: every cell by hand, grouped heads, what a causal query does not see, and what was not kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic import build, spread
+
+from floatlens.analysis.qk_picture import qk_picture
+from floatlens.errors import FloatlensError
+
+HEADS, KV_HEADS, SIZE, DIM = 4, 2, 14, 3
+
+
+def trace(*, causal, matrices=True):
+    weights = np.full((2, 2, HEADS, SIZE, SIZE), 0.01)
+    weights[..., 3] = 1
+    random = np.random.default_rng(1)
+    q = random.normal(size=(2, 2, HEADS, SIZE, DIM))
+    k = random.normal(size=(2, 2, KV_HEADS, SIZE, DIM))
+    return build(spread(weights, causal=causal), causal=causal, q=q, k=k, matrices=matrices), q, k
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("head", range(HEADS))
+def test_every_cell(causal, head):
+    made, q, k = trace(causal=causal)
+    found = qk_picture(made, layer=1, head=head, step=0, rule="top1")
+    for i in range(SIZE):
+        for j in range(SIZE):
+            if causal and j > i:
+                assert np.isnan([found.dot[i, j], found.cos[i, j], found.norm[i, j]]).all()
+                continue
+            a, b = q[0, 1, head, i], k[0, 1, head // 2, j]
+            lengths = np.linalg.norm(a) * np.linalg.norm(b)
+            assert found.dot[i, j] == pytest.approx(a @ b, abs=1e-5)
+            assert found.norm[i, j] == pytest.approx(lengths, rel=1e-5)
+            assert found.cos[i, j] == pytest.approx(a @ b / lengths, abs=1e-5)
+    assert np.flatnonzero(found.anchors).tolist() == [3]
+    assert (found.layer, found.head, found.step, found.rule) == (1, head, 0, "top1")
+
+
+def test_the_last_step_that_was_kept_unless_another_is_asked_for():
+    made, q, k = trace(causal=False)
+    assert qk_picture(made, layer=0, head=0).step == 1
+    assert qk_picture(made, layer=0, head=0).dot[2, 5] == pytest.approx(q[1, 0, 0, 2] @ k[1, 0, 0, 5], abs=1e-5)
+
+
+def test_what_was_not_kept_is_said():
+    made, _, _ = trace(causal=False)
+    with pytest.raises(FloatlensError, match=r"no q·k heatmap of layer 7; the trace kept layer \[0, 1\]"):
+        qk_picture(made, layer=7, head=0)
+    bare, _, _ = trace(causal=False, matrices=False)
+    with pytest.raises(FloatlensError, match='holds no "qk_matrix"; trace again with the probe "qk" on'):
+        qk_picture(bare, layer=0, head=0)

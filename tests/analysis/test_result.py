@@ -1,0 +1,139 @@
+"""Results: by model, sample by sample, as frames, with what they rest on."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from synthetic import ready, samples
+
+from floatlens import __version__
+from floatlens.analysis import Estimate, Group, Result, absorption, drift, retrieval_heads
+from floatlens.errors import FloatlensError
+
+
+def group_of(model="m", seed=0, **variables):
+    """A group from (dims, values) with the samples first."""
+    data = {name: (("sample", *dims), np.asarray(values, dtype=float)) for name, (dims, values) in variables.items()}
+    return Group({"model": model}, {}, xr.Dataset(data, coords={"layer": [0, 4]}), seed)
+
+
+@pytest.fixture(scope="module")
+def two():
+    """Two models: three samples and two."""
+    return absorption([*samples("moving", causal=False, n=3), *samples("fixed", causal=True, n=2)])
+
+
+def test_one_model_gives_an_estimate_and_several_one_each(two):
+    one = drift(ready("moving", causal=False))
+    assert isinstance(one.slope, Estimate)
+    assert float(one.slope.mean) == float(one["slope"].mean) == 2
+    assert set(two.absorbed) == {"moving-mdm", "fixed-arm"}
+    assert np.array_equal(two["absorbed"]["fixed-arm"].mean, two.group("fixed-arm").estimate("absorbed").mean)
+
+
+def test_the_frame_has_a_row_for_every_group_variable_and_coordinate(two):
+    frame = two.to_frame()
+    assert list(frame.columns) == ["model", "variable", "view", "layer", "mean", "std", "low", "high", "n"]
+    assert len(frame) == 2 * 4 * 2 * 4
+    row = frame[
+        (frame["model"] == "moving-mdm")
+        & (frame["variable"] == "excess")
+        & (frame["view"] == "floating")
+        & (frame["layer"] == 2)
+    ]
+    found = two.group("moving-mdm").estimate("excess")
+    assert len(row) == 1
+    for column in ("mean", "std", "low", "high", "n"):
+        assert row[column].item() == getattr(found, column)[1, 2]
+
+
+def test_variables_of_fewer_dimensions_leave_coordinates_open():
+    frame = Result("test", {}, (group_of(a=((), [1, 3]), b=(("layer",), [[1, 2], [3, 4]])),)).to_frame()
+    assert frame["variable"].tolist() == ["a", "b", "b"]
+    assert frame["mean"].tolist() == [2, 2, 3]
+    assert np.isnan(frame["layer"][0])
+    assert frame["layer"][1:].tolist() == [0, 4]
+    assert frame["std"].tolist() == [pytest.approx(np.sqrt(2))] * 3
+
+
+def test_a_frame_is_the_callers_own(two):
+    frame = two.to_frame()
+    frame.loc[:, "mean"] = 0
+    assert not (two.to_frame()["mean"] == 0).all()
+    assert isinstance(frame, pd.DataFrame)
+
+
+def test_provenance_says_what_numbers_rest_on(two):
+    expected = {
+        "analysis": "absorption",
+        "settings": {"rule": "top1", "group": "all"},
+        "samples": {"moving-mdm": 3, "fixed-arm": 2},
+        "versions": {"python": "3", "floatlens": "synthetic", "analysis": __version__},
+    }
+    assert two.provenance == expected
+    assert json.loads(two.to_frame().attrs["provenance"]) == expected
+    assert two.n == 5
+    assert two.models == ("moving-mdm", "fixed-arm")
+
+
+def test_samples_in_which_nothing_is_defined_are_left_out():
+    """Two traces with evidence and one without: n is 2, mean and interval are those of the two."""
+    good = samples("fixed", causal=False, n=2)
+    found = retrieval_heads([*good, ready("fixed", causal=False, sample=2, evidence=())])
+    alone = retrieval_heads(good)
+    assert found.n == 3
+    for name in ("copy", "focus", "mass"):
+        assert (found[name].n == 2).all()
+        for part in ("mean", "std", "low", "high"):
+            assert np.allclose(getattr(found[name], part), getattr(alone[name], part)), (name, part)
+    assert (found["qr"].n == 3).all()
+
+
+def test_intervals_are_the_same_in_two_calls(two):
+    again = absorption([*samples("moving", causal=False, n=3), *samples("fixed", causal=True, n=2)])
+    assert two.to_frame().equals(again.to_frame())
+    for group in two:
+        found = group.estimate("absorbed")
+        assert (found.low <= found.mean + 1e-12).all()
+        assert (found.mean <= found.high + 1e-12).all()
+
+
+def test_intervals_depend_on_the_seed():
+    values = np.random.default_rng(0).normal(size=20)
+    one, same, other = (group_of(seed=seed, a=((), values)).estimate("a") for seed in (1, 1, 2))
+    assert (one.low, one.high) == (same.low, same.high)
+    assert (one.low, one.high) != (other.low, other.high)
+
+
+def test_groups_are_found_by_model_and_condition(two):
+    assert two.group("fixed-arm").model == "fixed-arm"
+    assert [group.model for group in two] == ["moving-mdm", "fixed-arm"]
+    with pytest.raises(FloatlensError, match="absorption: 2 groups fit no condition; there are moving-mdm; fixed-arm"):
+        two.group()
+    with pytest.raises(FloatlensError, match=r"absorption: 0 groups fit \{'model': 'gpt2'\}; there are"):
+        two.group("gpt2")
+    assert drift(ready("fixed", causal=True)).group().model == "fixed-arm"
+
+
+def test_unknown_variables_are_refused_with_a_hint(two):
+    with pytest.raises(
+        FloatlensError, match=r'no variable "absorbd"; did you mean "absorbed"\?; there are absorbed, uniform'
+    ):
+        two["absorbd"]
+    with pytest.raises(AttributeError, match="no attribute 'absorbd'"):
+        two.absorbd  # noqa: B018
+    with pytest.raises(AttributeError):
+        two._nothing  # noqa: B018
+
+
+def test_values_keep_samples_apart_and_coordinates_their_labels(two):
+    group = two.group("moving-mdm")
+    assert group.values("absorbed").shape == (3, 2, 4)
+    assert group.coordinate("absorbed", "view") == ["fixed", "floating"]
+    assert group.coordinate("absorbed", "layer") == [0, 1, 2, 3]
+    single = absorption(ready("moving", causal=False, sample=1)).group().values("absorbed")
+    assert np.array_equal(group.values("absorbed")[1], single[0])
