@@ -1,0 +1,12 @@
+"""Claims of the attention-floating paper as tests on a run (methods §12): effect, interval, n and an honest verdict.
+
+    from floatlens.verdicts import claims
+    for claim in claims("runs/a"): print(claim.subject, claim.verdict, claim.statement)
+
+The rules, and the history of their changes, stand in docs/claims.md. No torch, no figures.
+"""
+
+from floatlens.verdicts.claim import CLAIMS, Claim, Part, Verdict, claims, claims_frame
+from floatlens.verdicts.rules import MARGINS
+
+__all__ = ["CLAIMS", "MARGINS", "Claim", "Part", "Verdict", "claims", "claims_frame"]

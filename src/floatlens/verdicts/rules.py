@@ -1,0 +1,214 @@
+"""The rules of the verdicts, claim by claim. Limits stand in `MARGINS`, with their reasons in docs/claims.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatlens.analysis import Group, Result
+from floatlens.analysis.intervals import difference, estimate
+from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.retrieval import depth_correlation
+from floatlens.verdicts.claim import Claim, Part, claim
+
+__all__ = ["MARGINS"]
+
+Floats = NDArray[np.float64]
+
+MARGINS = {
+    "strength": 2.0,  # an anchor takes at least twice what uniform attention would give it
+    "overlap": 0.9,  # anchor sets of consecutive steps that are the same set
+    "depth_overlap": 0.5,  # anchor sets of consecutive layers that are mostly the same
+    "speed": 0.5,  # positions per step
+    "entropy": 0.02,  # normalised entropy, shallow less deep
+    "lift": 1.0,  # (gold document ÷ mean of the others) ÷ the same under uniform attention
+}
+
+
+def _of_kind(result: Result, kind: str) -> list[Group]:
+    return [group for group in result.groups if group.facts["kind"] == kind]
+
+
+def _same(result: Result, group: Group) -> Group:
+    """The group of another result about the same model."""
+    return result.group(**dict(group.keys))
+
+
+def _part(name: str, values: Floats, limit: float, *, above: bool = True) -> Part:
+    return Part(name, estimate(values), limit, above)
+
+
+def _halves(values: Floats) -> tuple[Floats, Floats]:
+    """(sample): means over the shallow and the deep half of the layers, of (sample, layer)."""
+    middle = values.shape[1] // 2
+    return nanmean(values[:, :middle], axis=1), nanmean(values[:, middle:], axis=1)
+
+
+def _strengths(group: Group, view: int) -> Floats:
+    """(sample, layer): attention of the set ÷ what uniform attention would give it."""
+    absorbed, null = group.values("absorbed")[:, view], group.values("uniform")[:, view]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(absorbed / null)
+
+
+def _anchored(group: Group, absorption: Group, variable: str) -> Floats:
+    """(sample): mean of a variable over the layers that have an anchor, whose strongest key is strong enough.
+
+    In other layers anchors are whatever stands out of the noise, and come and go with it.
+    """
+    strong = _strengths(absorption, 1) > MARGINS["strength"]
+    return nanmean(np.where(strong, group.values(variable), np.nan), axis=1)
+
+
+def _strong(group: Group, view: int) -> Part:
+    what = ("the first position", "the strongest key")[view]
+    return _part(f"attention on {what} ÷ uniform", nanmean(_strengths(group, view), 1), MARGINS["strength"])
+
+
+@claim("arm-fixed", needs=("drift", "absorption"))
+def _arm_fixed(results: Mapping[str, Result]) -> Iterator[Claim]:
+    for group in _of_kind(results["drift"], "arm"):
+        absorption = _same(results["absorption"], group)
+        overlap, depth = (_anchored(group, absorption, f"{name}_by_layer") for name in ("jaccard", "depth_jaccard"))
+        parts = (
+            _strong(absorption, 0),
+            _part("overlap of anchors from step to step", overlap, MARGINS["overlap"]),
+            _part("overlap of anchors from layer to layer", depth, MARGINS["depth_overlap"]),
+        )
+        yield Claim(
+            "arm-fixed",
+            "the anchor of an autoregressive model stays where it is, over steps and layers",
+            group.model,
+            parts,
+            "drift",
+        )
+
+
+@claim("mdm-moves", needs=("drift", "absorption"))
+def _mdm_moves(results: Mapping[str, Result]) -> Iterator[Claim]:
+    for group in _of_kind(results["drift"], "mdm"):
+        absorption = _same(results["absorption"], group)
+        overlap = _anchored(group, absorption, "jaccard_by_layer")
+        parts = (
+            _strong(absorption, 1),
+            _part("overlap of anchors from step to step", overlap, MARGINS["overlap"], above=False),
+        )
+        yield Claim("mdm-moves", "the anchors of a diffusion model move over steps", group.model, parts, "drift")
+
+
+@claim("mdm-right", needs=("drift", "absorption"))
+def _mdm_right(results: Mapping[str, Result]) -> Iterator[Claim]:
+    for group in _of_kind(results["drift"], "mdm"):
+        absorption = _same(results["absorption"], group)
+        speed = _anchored(group, absorption, "slope_by_layer")
+        parts = (
+            _strong(absorption, 1),
+            _part("positions per step", speed, MARGINS["speed"]),
+        )
+        yield Claim("mdm-right", "the anchors of a diffusion model move to the right", group.model, parts, "drift")
+
+
+@claim("shallow-spread", needs=("drift",))
+def _shallow_spread(results: Mapping[str, Result]) -> Iterator[Claim]:
+    for group in _of_kind(results["drift"], "mdm"):
+        shallow, deep = _halves(group.values("entropy_by_layer"))
+        part = _part("entropy of received attention, shallow less deep", shallow - deep, MARGINS["entropy"])
+        yield Claim(
+            "shallow-spread", "shallow layers spread attention, deep layers focus it", group.model, (part,), "drift"
+        )
+
+
+def _pooled(result: Result, kind: str, variable: str) -> Floats:
+    """(sample): floating view, mean over layers, samples of all models of a kind."""
+    found = [nanmean(group.values(variable)[:, 1], axis=1) for group in _of_kind(result, kind)]
+    return np.concatenate(found) if found else np.empty(0)
+
+
+@claim("mdm-absorbs-less", needs=("absorption",))
+def _absorbs_less(results: Mapping[str, Result]) -> Iterator[Claim]:
+    result = results["absorption"]
+    for variable, how in (("absorbed", "as measured"), ("excess", "above uniform attention")):
+        arm, mdm = (_pooled(result, kind, variable) for kind in ("arm", "mdm"))
+        if not len(arm) or not len(mdm):
+            continue
+        part = Part("percentage points by which autoregressive models absorb more", difference(arm, mdm), 0.0)
+        statement = f"anchors of diffusion models absorb less than those of autoregressive ones, {how}"
+        yield Claim(f"mdm-absorbs-less ({variable})", statement, "diffusion and autoregressive", (part,), "absorption")
+
+
+@claim("qk-split", needs=("qk",))
+def _qk_split(results: Mapping[str, Result]) -> Iterator[Claim]:
+    for group in _of_kind(results["qk"], "mdm"):
+        norm, angle = (nanmean(group.values(f"{part}_part"), axis=2) for part in ("norm", "angle"))
+        (norm_shallow, norm_deep), (angle_shallow, angle_deep) = _halves(norm), _halves(angle)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shallow = norm_shallow / (np.abs(norm_shallow) + np.abs(angle_shallow))
+            deep = norm_deep / (np.abs(norm_deep) + np.abs(angle_deep))
+        parts = (
+            _part("part of the key norm in shallow layers", norm_shallow, 0.0),
+            _part("part of the angle in shallow layers", angle_shallow, 0.0),
+            _part("part of the angle in deep layers", angle_deep, 0.0),
+            _part("share of the norm, shallow less deep", shallow - deep, 0.0),
+        )
+        yield Claim(
+            "qk-split",
+            "anchors win q·k by norm and angle in shallow layers, by angle in deep ones",
+            group.model,
+            parts,
+            "qk",
+        )
+
+
+@claim("structure-then-content", needs=("token_classes",))
+def _structure_then_content(results: Mapping[str, Result]) -> Iterator[Claim]:
+    for group in _of_kind(results["token_classes"], "mdm"):
+        structural, _ = _halves(group.values("structural_anchors"))
+        lexical_shallow, lexical = _halves(group.values("lexical_anchors"))
+        parts = (
+            _part("anchors on structure in shallow layers ÷ share of such tokens", structural, 1.0),
+            _part("anchors on content in deep layers ÷ share of such tokens", lexical, 1.0),
+            _part("enrichment of content, deep less shallow", lexical - lexical_shallow, 0.0),
+        )
+        yield Claim(
+            "structure-then-content",
+            "shallow layers anchor on structure, deep layers on content",
+            group.model,
+            parts,
+            "token_classes",
+        )
+
+
+@claim("retrieval-deep", needs=("retrieval_heads",))
+def _retrieval_deep(results: Mapping[str, Result]) -> Iterator[Claim]:
+    for group in _of_kind(results["retrieval_heads"], "mdm"):
+        part = Part("rank correlation of copy score and layer", depth_correlation(group, "copy"), 0.0)
+        yield Claim("retrieval-deep", "retrieval heads lie in deep layers", group.model, (part,), "retrieval")
+
+
+@claim("flow-follows-gold", needs=("flow",))
+def _flow_follows_gold(results: Mapping[str, Result]) -> Iterator[Claim]:
+    result = results["flow"]
+    for model in result.models:
+        groups = [
+            g for g in result.groups if g.model == model and g.keys["gold"] is not None and g.keys["documents"] > 1
+        ]
+        parts = tuple(
+            Part(
+                f"gold document at {g.keys['gold']} of {g.keys['documents']} ÷ the others, over uniform attention",
+                g.estimate("lift_over_uniform"),
+                MARGINS["lift"],
+            )
+            for g in sorted(groups, key=lambda g: (g.keys["documents"], g.keys["gold"]))
+        )
+        if len({g.keys["gold"] for g in groups}) == 1:  # a model that likes this place would look the same
+            parts += (_part("gold document at another place ÷ the others", np.array([np.nan]), MARGINS["lift"]),)
+        if parts:
+            yield Claim(
+                "flow-follows-gold",
+                "what flows to the answer comes from the gold document, wherever it stands",
+                model,
+                parts,
+                "rollout",
+            )
