@@ -5,33 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from floatlens.figures.style import canvas, colours, styled
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["plot_training"]
 
-_COLOURS = {"llama": "#0072B2", "qwen": "#56B4E9", "llada": "#D55E00", "dream": "#E69F00"}  # Okabe and Ito's
 
-
+@styled
 def plot_training(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     """The logs of one or more runs by name, as `floatlens.scale.training.read_log` gives them."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 5.6), layout="constrained")
+    figure, colour = canvas(9, 5.6), colours(list(logs))
     loss, accuracy = figure.subplots(2, 1, sharex=True)
     for name, log in logs.items():
         tokens = [line["tokens"] / 1e6 for line in log]
         for axes, key, factor in ((loss, "answer_loss", 1), (accuracy, "accuracy", 100)):
             values = [line[key] * factor for line in log]
-            axes.plot(tokens, values, lw=1.4, label=name, color=_COLOURS.get(name))
+            axes.plot(tokens, values, lw=1.4, label=name, color=colour[name])
     _mark_stages(loss, accuracy, next(iter(logs.values()), ()))
     loss.set_ylabel("loss per answer token (nats)")
     accuracy.set(ylabel="answer tokens right (%)", xlabel="tokens seen (millions)", ylim=(0, 101))
     loss.set_ylim(bottom=0)
-    loss.legend(frameon=False, ncols=4, loc="upper right")
+    loss.legend(ncols=4, loc="upper right")
     for axes in (loss, accuracy):
-        axes.spines[["top", "right"]].set_visible(False)
         axes.margins(x=0.01)
     return figure
 

@@ -1,0 +1,95 @@
+"""Traces the scale models on questions with the gold document first, in the middle and last, and draws docs/gallery.
+
+    .venv/bin/python docs/gallery.py            # or: make gallery; resumable
+
+Traces go to runs/gallery (not kept in the repository), pictures and the table of verdicts to docs/gallery, and the page
+that shows them to docs/gallery.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from floatlens.cli import main
+from floatlens.scale import bundled
+
+HERE = Path(__file__).parent
+RUNS = HERE.parent / "runs" / "gallery"
+QUESTIONS, DOCUMENTS, GOLD, SEED = 32, 10, (0, 4, 9), 7
+
+CAPTIONS = {
+    "summary": "**At a glance.** Overlap of anchors from step to step, excess absorption, attention on lexical tokens "
+    "and copy scores, by layer.",
+    "heatmap": "**One trace.** Attention received by every position, step by step; anchors hatched, regions below, "
+    "circles where a token was committed. The first question of each model, in its first and its last layer.",
+    "drift": "**Drift.** Overlap of anchor sets from step to step, speed of the strongest key, lifetime of an anchor, "
+    "spread of attention.",
+    "absorption": "**Absorption.** Percent of all attention on the first position, and on the strongest key of each "
+    "step; dashed what uniform attention under the same mask would give.",
+    "qk": "**Why anchors win.** Their advantage in q·k over the other keys, split into key norm and angle.",
+    "qk_maps": "**One head.** q·k, its cosine and the product of norms, query by key.",
+    "token_classes": "**Token classes.** What anchors and attention stand on, beside what the text is made of.",
+    "retrieval": "**Retrieval heads.** Copy score by layer and head.",
+    "rollout": "**Region flow.** Rollout between regions with the gold document first, fifth and last.",
+    "gold_lift": "**Gold lift.** What flows to the answer from the gold document ÷ from the others.",
+    "extremes": "**Extreme tokens.** Value and residual norms of anchors beside the median token; dormant heads.",
+}
+
+
+def run(*args: str | Path) -> None:
+    """One floatlens command; stops here if it fails."""
+    code = main([str(arg) for arg in args])
+    if code:
+        sys.exit(code)
+
+
+def trace_all() -> list[Path]:
+    """One run per model and place of the gold document."""
+    runs = []
+    for gold in GOLD:
+        data = RUNS / f"gold{gold}.jsonl"
+        if not data.is_file():
+            data.parent.mkdir(parents=True, exist_ok=True)
+            shape = ("--count", QUESTIONS, "--documents", DOCUMENTS, "--gold", gold, "--seed", SEED)
+            run("scale", "questions", "--out", data, *map(str, shape))
+        for model in bundled():
+            runs.append(RUNS / f"{model}-gold{gold}")
+            run("trace", f"scale:{model}", "--data", data, "--out", runs[-1], "--set", "gen_length=8")
+    return runs
+
+
+def page(pictures: list[Path]) -> str:
+    """docs/gallery.md: every picture under the caption of its kind."""
+    lines = [
+        "# Gallery",
+        "",
+        f"What the scale models show on {QUESTIONS} held-out questions for each of three places of the "
+        f"gold document among {DOCUMENTS}. Made by `make gallery`; [findings](findings.md) says what to make of it,",
+        "[claims](claims.md) how verdicts come about. `floatlens figures` writes the numbers behind each picture.",
+        "",
+    ]
+    for kind, caption in CAPTIONS.items():
+        shown = [path for path in pictures if path.stem == kind or path.stem.startswith(f"{kind}-")]
+        if shown:
+            lines += [caption, ""]
+            lines += [line for path in shown for line in (f"![{path.stem}](gallery/{path.name})", "")]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    if not bundled():
+        sys.exit("no scale models in the package yet; train some first (floatlens scale train), then run this again")
+    out = HERE / "gallery"
+    run("figures", *trace_all(), "--out", out, "--format", "png")
+    pictures = sorted((out / "figures").glob("*.png"))
+    for path in pictures:
+        path.replace(out / path.name)
+    (out / "figures").rmdir()
+    for path in (out / "tables").iterdir():
+        if path.name != "claims.csv":
+            path.unlink()
+        else:
+            path.replace(out / path.name)
+    (out / "tables").rmdir()
+    (HERE / "gallery.md").write_text(page(sorted(out.glob("*.png"))), encoding="utf-8")
