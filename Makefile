@@ -11,7 +11,7 @@ WORKERS ?= 2
 # One thread per test worker: two torch pools on two cores slow each other down.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help setup lint types unit test test-slow format bench gguf clean
+.PHONY: help setup lint types unit test test-slow format bench gallery gguf clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ format: $(STAMP)  ## let ruff fix and format
 
 bench: $(STAMP)  ## time and memory of capture (minutes)
 	$(BIN)/floatlens bench
+
+gallery: $(STAMP)  ## trace the scale models and draw docs/gallery (minutes, resumable)
+	$(BIN)/python docs/gallery.py
 
 gguf: $(STAMP)  ## fetch the small GGUF model for the tests marked gguf
 	$(BIN)/python tests/fetch_gguf.py

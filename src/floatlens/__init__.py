@@ -3,7 +3,8 @@
     import floatlens as fl
     model = fl.load("GSAI-ML/LLaDA-8B-Instruct")
     trace = fl.trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0)
-    trace.data.received.sel(layer=0).mean("head")      # step × key
+    fl.drift(trace).slope                              # a number with its interval
+    fl.plot_drift(trace, layer=0)                      # a matplotlib Figure
 
 Names are imported when they are first used, so that `import floatlens` and the command line start at once.
 """
@@ -14,6 +15,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from floatlens.analysis import Anchors, Estimate, Result, analyse, retrieval_heads
+    from floatlens.analysis.absorption import absorption
+    from floatlens.analysis.anchors import anchors
+    from floatlens.analysis.drift import drift
+    from floatlens.analysis.extremes import extremes
+    from floatlens.analysis.flow import flow
+    from floatlens.analysis.qk import qk
+    from floatlens.analysis.token_classes import token_classes
     from floatlens.capture import (
         QK,
         AnswerRows,
@@ -28,31 +37,52 @@ if TYPE_CHECKING:
     )
     from floatlens.decoding import Decoded, Step, decode, decode_steps, samplers
     from floatlens.errors import FloatlensError, FloatlensWarning
+    from floatlens.figures import (
+        plot_absorption,
+        plot_drift,
+        plot_extremes,
+        plot_gold_lift,
+        plot_qk,
+        plot_qk_profile,
+        plot_retrieval,
+        plot_rollout,
+        plot_summary,
+        plot_token_classes,
+    )
     from floatlens.models import LanguageModel, families, load
     from floatlens.prompts import Document, Prompt
     from floatlens.tracer import trace
     from floatlens.traces import Trace, open_trace
+    from floatlens.verdicts import Claim, claims
 
 __version__ = "0.1.0"
 
 _ROOMS = {
+    "floatlens.analysis": "Anchors Estimate Result absorption analyse anchors drift extremes flow qk retrieval_heads "
+    "token_classes",
     "floatlens.capture": "QK AnswerRows Edit Entropy Extremes Flow Matrix Probe Received Select",
     "floatlens.decoding": "Decoded Step decode decode_steps samplers",
     "floatlens.errors": "FloatlensError FloatlensWarning",
+    "floatlens.figures": "plot_absorption plot_drift plot_extremes plot_gold_lift plot_qk plot_qk_profile "
+    "plot_retrieval plot_rollout plot_summary plot_token_classes",
     "floatlens.models": "LanguageModel families load",
     "floatlens.prompts": "Document Prompt",
     "floatlens.tracer": "trace",
     "floatlens.traces": "Trace open_trace",
+    "floatlens.verdicts": "Claim claims",
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 __all__ = [
     "QK",
+    "Anchors",
     "AnswerRows",
+    "Claim",
     "Decoded",
     "Document",
     "Edit",
     "Entropy",
+    "Estimate",
     "Extremes",
     "FloatlensError",
     "FloatlensWarning",
@@ -62,15 +92,36 @@ __all__ = [
     "Probe",
     "Prompt",
     "Received",
+    "Result",
     "Select",
     "Step",
     "Trace",
+    "absorption",
+    "analyse",
+    "anchors",
+    "claims",
     "decode",
     "decode_steps",
+    "drift",
+    "extremes",
     "families",
+    "flow",
     "load",
     "open_trace",
+    "plot_absorption",
+    "plot_drift",
+    "plot_extremes",
+    "plot_gold_lift",
+    "plot_qk",
+    "plot_qk_profile",
+    "plot_retrieval",
+    "plot_rollout",
+    "plot_summary",
+    "plot_token_classes",
+    "qk",
+    "retrieval_heads",
     "samplers",
+    "token_classes",
     "trace",
 ]
 

@@ -38,9 +38,11 @@ def test_the_rate_rises_stays_and_falls():
     assert min(rates[310:]) == rates[-1]
 
 
-def test_the_rate_falls_within_the_last_stage():
-    with pytest.raises(ValueError, match="decay=401 is longer than the last stage, 400 steps"):
-        Recipe(stages=MADE.stages, decay=401)
+def test_the_rate_falls_within_stages_of_fixed_length():
+    assert Recipe(stages=MADE.stages, decay=410).decay == 410  # neither stage has a loss at which it is left
+    settled = (MADE.stages[0].model_copy(update={"until": 0.5}), MADE.stages[1])
+    with pytest.raises(ValueError, match="decay=401 is longer than the last stages of fixed length, 400 steps"):
+        Recipe(stages=settled, decay=401)
 
 
 def test_lengths_replace_the_steps_of_the_first_stages():
@@ -63,3 +65,14 @@ def test_a_recipe_of_ones_own(tmp_path):
         read_recipe(path)
     with pytest.raises(FloatlensError, match="No such file"):
         read_recipe(tmp_path / "none.json")
+
+
+def test_adapted_models_join_at_their_stage_and_warm_up_there():
+    joined = Recipe(stages=MADE.stages, warmup=5, decay=100, learning_rate=2e-3, adapted_from="b")
+    assert joined.first_step(adapted=False) == 0
+    assert joined.first_step(adapted=True) == 10
+    assert MADE.first_step(adapted=True) == 0
+    rates = [joined.rate_at(step, first=10) for step in range(10, 16)]
+    assert rates == pytest.approx([4e-4, 8e-4, 12e-4, 16e-4, 2e-3, 2e-3])
+    with pytest.raises(ValueError, match='adapted_from="c" is none of the stages'):
+        Recipe(stages=MADE.stages, decay=100, adapted_from="c")

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import floatlens as fl
 from floatlens.prompts import build, load_template
 from floatlens.prompts.template import render
 from floatlens.scale import questions
+from floatlens.scale.blueprints import BLUEPRINTS, build_module, write_checkpoint
 from floatlens.scale.contexts import draw_context
 from floatlens.scale.lexicon import FIRST_NAMES, LAST_NAMES, PLACES, VALUES
 from floatlens.scale.tokenizer import BOS, EOS, MASK, PAD, SPECIAL, make_tokenizer, vocabulary, wrapped_tokenizer
@@ -89,3 +91,14 @@ def test_any_ascii_text_can_be_read(text):
 def test_decoding_gives_words_back():
     for text in ("Ada Frost", "Amber Mills and Sons", "great stone bridge"):
         assert wrapped_tokenizer().decode(TOKENIZER.encode(text, add_special_tokens=False).ids) == text
+
+
+@pytest.mark.parametrize("name", sorted(BLUEPRINTS))
+def test_every_family_reads_the_tokenizer_as_it_was_written(name, tmp_path):
+    """transformers gives a Qwen2 model the splitting of Qwen2's own tokenizer, whatever its files say."""
+    write_checkpoint(BLUEPRINTS[name], build_module(BLUEPRINTS[name]), tmp_path)
+    text = "Where does Ada Frost live?\nAnswer:"
+    read = fl.load(tmp_path).tokenizer
+    assert (
+        read(text, add_special_tokens=False)["input_ids"] == make_tokenizer().encode(text, add_special_tokens=False).ids
+    )

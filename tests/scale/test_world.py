@@ -77,9 +77,17 @@ def test_people_are_different_and_of_their_group(group, similar):
         assert len(set(names)) == 10
         assert {world.group_of(name) for name in names} == {group}
         assert {world.group_of(who.facts["spouse"]) for who in people} == {group}
-        words = [word for name in names for word in name.split()]
-        sharing += sum(words.count(word) > 1 for name in names for word in name.split())
+        firsts, lasts = zip(*(name.split() for name in names), strict=True)
+        assert len(set(lasts)) == 10  # a last name stands for one person of a context
+        assert not {who.facts["spouse"].split()[1] for who in people} & set(lasts)
+        sharing += sum(firsts.count(first) > 1 for first in firsts)
     assert (sharing > 40 * 7) == similar
+
+
+def test_known_people_of_a_context_have_different_last_names():
+    for seed in range(20):
+        drawn = make_world().draw_known(rng(seed), 12)
+        assert len({who.name.split()[1] for who in drawn}) == 12
 
 
 def test_facts_of_unknown_people_change_from_one_draw_to_the_next():

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from floatlens.cli.figures import add_commands
 from floatlens.cli.scale import scale
 from floatlens.cli.terminal import console, forgiving_streams, say, warnings_shown
 from floatlens.errors import FloatlensError
@@ -252,3 +253,6 @@ def bench(
     sys.stdout.write(as_markdown(results))
     table, numbers = save(results, out)
     say(f"saved {table} and {numbers}")
+
+
+add_commands(app)

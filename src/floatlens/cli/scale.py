@@ -41,7 +41,7 @@ def train(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Train from scratch, on one thread (about an hour a model); run the same command again to go on after a stop.
+    """Train from scratch, on one thread (more than an hour a model); run the same command again to go on after a stop.
 
     Each model's folder gets its weights in the format of its family, a log and its curves as a figure. `dream` is
     adapted from `qwen`: the one trained in the same folder if there is one, else the bundled one.
@@ -72,12 +72,13 @@ def _train_one(plan: Blueprint, recipe: Recipe, out: Path, settle: bool) -> None
     folder = out / plan.name
     base = next((home / plan.base for home in (out, WEIGHTS) if plan.base and (home / plan.base).is_dir()), None)
     before = steps_done(folder)
+    first = recipe.first_step(adapted=plan.base is not None)
     if (folder / "model.safetensors").is_file():
         say(f"{plan.name}: finished before, in {folder}")
         return
     if before:
         say(f"{plan.name}: going on after step {before} of {recipe.steps}")
-    with progress(f"training {plan.name}", -(-recipe.steps // LOG_EVERY), before // LOG_EVERY) as bar:
+    with progress(f"training {plan.name}", -(-recipe.steps // LOG_EVERY), max(before, first) // LOG_EVERY) as bar:
         train(plan, recipe, folder, base=base, settle=settle, report=lambda p: bar.item(_note(p)))
     log = read_log(folder)
     plot_training({plan.name: log}).savefig(folder / "training.png", dpi=150)

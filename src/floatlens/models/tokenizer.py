@@ -29,6 +29,7 @@ _VOCABULARIES = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
+_PLAIN = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _MASK_NAMES = ("<|mask|>", "<|mdm_mask|>")
 
 
@@ -39,9 +40,12 @@ def load_tokenizer(checkpoint: Checkpoint, *, byte_pair: bool) -> PreTrainedToke
     folder = checkpoint.folder
     if not any((folder / name).is_file() for name in _VOCABULARIES):
         return None
-    own_code = "auto_map" in checkpoint.optional_json("tokenizer_config.json")
+    declared = checkpoint.optional_json("tokenizer_config.json")
+    own_code = "auto_map" in declared
     reader: Any
-    if not own_code and checkpoint.settings.model_type in CONFIG_MAPPING:
+    if declared.get("tokenizer_class") in _PLAIN and (folder / "tokenizer.json").is_file():
+        reader = PreTrainedTokenizerFast  # AutoTokenizer would give a Qwen2 model Qwen2's splitting all the same
+    elif not own_code and checkpoint.settings.model_type in CONFIG_MAPPING:
         reader = AutoTokenizer
     elif (folder / "tokenizer.json").is_file():
         reader = PreTrainedTokenizerFast

@@ -153,11 +153,8 @@ def _stated(random: np.random.Generator, subject: Subject, core: Sequence[str], 
 
 
 def _document(random: np.random.Generator, subject: Subject, told: Sequence[str]) -> Document:
-    """One sentence per fact. The first names its subject in full, later ones sometimes by the last name alone."""
-    sentences = []
-    for place, attribute in enumerate(told):
-        name = subject.short if place and random.random() < 0.3 else subject.name
-        sentences.append(_pick(random, SENTENCES[attribute]).format(s=name, v=subject.facts[attribute]))
+    """One sentence per fact, each with the full name: names resemble one another, and part of one may fit two."""
+    sentences = [_pick(random, SENTENCES[a]).format(s=subject.name, v=subject.facts[a]) for a in told]
     return Document(title=subject.name, text=" ".join(sentences))
 
 

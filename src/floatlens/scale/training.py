@@ -124,7 +124,8 @@ class _Run:
             weight_decay=recipe.weight_decay,
             fused=True,
         )
-        self.step, self.tokens, self.seconds = 0, 0, 0.0
+        self.first = recipe.first_step(adapted=plan.base is not None)
+        self.step, self.tokens, self.seconds = self.first, 0, 0.0
         self._since: list[tuple[float, float, float]] = []
         self._restore()
 
@@ -137,7 +138,7 @@ class _Run:
         random = np.random.default_rng([recipe.seed, 2, self.step])
         mask = draw_mask(random, rows, every_answer=stage.every_answer, context_mask=stage.context_mask)
         for group in self.optimizer.param_groups:
-            group["lr"] = recipe.rate_at(self.step)
+            group["lr"] = recipe.rate_at(self.step, self.first)
         found = score(self.module, self.plan, rows, mask, self.maker.mask)
         found.loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.module.parameters(), recipe.clip)

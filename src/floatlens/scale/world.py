@@ -10,7 +10,7 @@ words. Nothing here writes text: see `wording` and `contexts`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -38,11 +38,6 @@ class Subject:
     name: str
     kind: Literal["person", "place"]
     facts: dict[str, str]
-
-    @property
-    def short(self) -> str:
-        """The last word of a person's name, or the place's name."""
-        return self.name.rsplit(" ", 1)[-1]
 
 
 class World:
@@ -74,18 +69,26 @@ class World:
         return len(FIRST_NAMES) * len(LAST_NAMES) if attribute == "spouse" else len(VALUES[attribute])
 
     def draw_known(self, random: np.random.Generator, count: int) -> list[Subject]:
-        """Different known people, by how often they are met in training."""
-        found: dict[int, None] = {}
+        """Different known people, by how often they are met in training; no two share a last name."""
+        found: dict[str, Subject] = {}
         while len(found) < count:
-            found[min(int(np.searchsorted(self._known_cdf, random.random())), _KNOWN - 1)] = None
-        return [self.known[i] for i in found]
+            who = self.known[min(int(np.searchsorted(self._known_cdf, random.random())), _KNOWN - 1)]
+            found.setdefault(_last(who.name), who)
+        return list(found.values())
 
     def draw_people(
         self, random: np.random.Generator, count: int, group: Group, *, similar: bool = False
     ) -> list[Subject]:
-        """Different people of a group with new facts; `similar`: most share a first or last name with another."""
+        """Different people of a group with new facts; `similar`: most share their first name with another.
+
+        Whom they are married to has none of their last names, so that a last name stands for one person.
+        """
         names = self.draw_names(random, count, group, similar=similar)
-        return [Subject(name, "person", self._facts(random, self.draw_names(random, 1, group)[0])) for name in names]
+        taken = {_last(name) for name in names}
+        spouses = [self._draw_name(random, group, taken) for _ in names]
+        return [
+            Subject(name, "person", self._facts(random, spouse)) for name, spouse in zip(names, spouses, strict=True)
+        ]
 
     def draw_places(self, random: np.random.Generator, count: int) -> list[Subject]:
         """Different places with new facts."""
@@ -93,31 +96,39 @@ class World:
         return [Subject(PLACES[i], "place", {a: _one(random, VALUES[a]) for a in PLACE}) for i in chosen]
 
     def draw_names(self, random: np.random.Generator, count: int, group: Group, *, similar: bool = False) -> list[str]:
-        """Different full names of a group; `similar`: three quarters share a word with one that came before."""
-        names = self.names[group]
-        found: dict[str, None] = {}
+        """Full names of a group, no two with the same last name; `similar`: most share a first name with another."""
+        found: dict[str, str] = {}
         while len(found) < count:
-            name = names[int(random.integers(len(names)))]
+            name = self._draw_name(random, group, found)
             if similar and found and random.random() < 0.75:
-                name = self._like(random, list(found), group) or name
-            found[name] = None
-        return list(found)
+                name = self._like(random, list(found.values()), group) or name
+            found[_last(name)] = name
+        return list(found.values())
+
+    def _draw_name(self, random: np.random.Generator, group: Group, taken: Collection[str]) -> str:
+        """A name of the group whose last name is not taken."""
+        names = self.names[group]
+        while True:
+            name = names[int(random.integers(len(names)))]
+            if _last(name) not in taken:
+                return name
 
     def _like(self, random: np.random.Generator, names: Sequence[str], group: Group) -> str | None:
-        """A name of the group that shares the first or the last word with one of `names`, if a few draws find one."""
-        first, last = names[int(random.integers(len(names)))].split()
+        """A name of the group with the first name of one of `names` and another last name, if a few draws find one."""
+        first = names[int(random.integers(len(names)))].split()[0]
+        taken = {_last(name) for name in names}
         for _ in range(20):
-            other = (
-                f"{first} {_one(random, LAST_NAMES)}"
-                if random.random() < 0.5
-                else f"{_one(random, FIRST_NAMES)} {last}"
-            )
-            if other in self._sets[group] and other not in names:
-                return other
+            last = _one(random, LAST_NAMES)
+            if f"{first} {last}" in self._sets[group] and last not in taken:
+                return f"{first} {last}"
         return None
 
     def _facts(self, random: np.random.Generator, spouse: str) -> dict[str, str]:
         return {a: spouse if a == "spouse" else _one(random, VALUES[a]) for a in PERSON}
+
+
+def _last(name: str) -> str:
+    return name.rsplit(" ", 1)[-1]
 
 
 def _one(random: np.random.Generator, values: Sequence[str]) -> str:
