@@ -68,6 +68,8 @@ def build_module(plan: Blueprint) -> PreTrainedModel:
     """The module with new weights drawn from torch's generator: seed it first."""
     from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+    from floatlens.scale.initial import draw_weights
+
     tokens = _tokens()
     values: dict[str, Any] = {
         "vocab_size": len(vocabulary()),
@@ -90,27 +92,8 @@ def build_module(plan: Blueprint) -> PreTrainedModel:
         module = Qwen2ForCausalLM(Qwen2Config(**values, use_sliding_window=False))  # type: ignore[no-untyped-call]
     if plan.kind == "mdm":
         module.config.is_causal = False
-    _draw_weights(module)
+    draw_weights(module)
     return module
-
-
-def _draw_weights(module: PreTrainedModel) -> None:
-    """Embeddings large, matrices by their width, what writes to the residual stream small.
-
-    With transformers' 0.02 everywhere a token's own embedding drowns in what the first layers add to it.
-    """
-    from torch.nn.init import normal_
-
-    for name, parameter in module.named_parameters():
-        if parameter.ndim < 2:
-            continue
-        if "embed_tokens" in name:
-            normal_(parameter, std=0.5)
-        elif "lm_head" in name:
-            normal_(parameter, std=0.02)
-        else:
-            depth = 2 * _LAYERS if name.endswith(("o_proj.weight", "down_proj.weight")) else 1
-            normal_(parameter, std=(parameter.shape[1] * depth) ** -0.5)
 
 
 def write_checkpoint(plan: Blueprint, module: PreTrainedModel, folder: Path) -> None:
