@@ -1,8 +1,23 @@
-"""Question answering: examples and the file formats they come in.
+"""Question answering: data in the formats it comes in, retrieval, and the scores of an answer.
 
 It reads data and checks it where it enters. It builds no prompts and runs no models.
 """
 
+from floatlens.qa.data import Data, open_data
 from floatlens.qa.examples import Example, read_examples
+from floatlens.qa.gold import mark_gold
+from floatlens.qa.retrieval import Index, open_index, retrieve
+from floatlens.qa.sets import paper_table, set_named
 
-__all__ = ["Example", "read_examples"]
+__all__ = [
+    "Data",
+    "Example",
+    "Index",
+    "mark_gold",
+    "open_data",
+    "open_index",
+    "paper_table",
+    "read_examples",
+    "retrieve",
+    "set_named",
+]

@@ -1,38 +1,35 @@
-"""Examples from JSON lines, checked as they are read: a mistake is one line with file, line number and what is wrong.
+"""Examples from files of any format, streamed, checked as they are read: a mistake is one line with file, line, what.
 
-Two formats, told apart by the first record of a file; a file keeps to one. A `.gz` is recognised by its content.
+A file keeps to one format: the one that is named, or the one its first record shows. docs/data.md describes them all.
+The same holds for every format:
 
-Our own:            {"id": "q1", "question": "…", "answers": ["…"], "documents": [{"title": "…", "text": "…",
-                    "is_gold": true}], …}
-Lost in the Middle: {"question": "…", "answers": ["…"], "ctxs": [{"title": "…", "text": "…", "isgold": true,
-                    "hasanswer": true}], …}
-
-- `question` is needed. `answers` may be empty or absent (not known); an empty text in it is a mistake.
+- A question is needed. Answers may be empty or absent (not known); an empty text among them is a mistake.
 - No documents is a closed-book question. Any number of documents may be gold, none included.
+- What a task cannot do without (`need`: answers, documents, gold) makes a record that lacks it a bad one.
 - An example without `id` is called `line-N` after its line; an id may occur once in a file.
-- In ctxs `isgold` marks gold; where no passage of a record has that key, `hasanswer` does; `meta["gold_by"]` says which
-- Other fields of a record are kept in `meta`; other fields of a passage are an error in our own format, and ignored in
-  ctxs (retrievers leave ids and scores there). A field that looks like a misspelt one is an error.
+- Fields that are no part of an example are kept in `meta`.
 """
 
 from __future__ import annotations
 
-import difflib
-import gzip
-import json
 import warnings
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from io import BufferedReader
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from floatlens.errors import FloatlensError, FloatlensWarning
-from floatlens.prompts import Document, as_documents
+from floatlens.errors import FloatlensError, FloatlensWarning, did_you_mean
+from floatlens.prompts import Document
+from floatlens.qa.fields import bad, text_of
+from floatlens.qa.formats import FORMATS, Format, detect, format_named
+from floatlens.qa.lines import Record, parse_record, read_lines
 
-__all__ = ["Example", "read_examples"]
+__all__ = ["Example", "Need", "Tally", "check_need", "read_examples", "stream_examples"]
+
+Need: TypeAlias = Literal["answers", "documents", "gold"]
+_KEPT = 20
 
 
 class Example(BaseModel):
@@ -47,165 +44,137 @@ class Example(BaseModel):
     meta: dict[str, Any] = Field(default_factory=dict)
 
 
-def read_examples(path: str | Path, *, limit: int | None = None, skip_bad: bool = False) -> Iterator[Example]:
+@dataclass
+class Tally:
+    """What reading a file came to: how many records were good and bad, and what was wrong with the first of these."""
+
+    good: int = 0
+    bad: int = 0
+    problems: list[str] = field(default_factory=list)
+    format: str | None = None
+
+    def add(self, problem: str) -> None:
+        """Count a bad record; only the first ones keep their message, for a file may be bad all through."""
+        self.bad += 1
+        if len(self.problems) < _KEPT:
+            self.problems.append(problem)
+
+    def skipped(self, path: str | Path) -> str:
+        """One line about what was left out."""
+        return f"{path}: {self.bad} bad record{'s' * (self.bad > 1)} skipped; the first was {self.problems[0]}"
+
+
+def read_examples(
+    path: str | Path,
+    *,
+    limit: int | None = None,
+    skip_bad: bool = False,
+    format: str | None = None,
+    need: Collection[Need] = (),
+) -> Iterator[Example]:
     """Stream the examples of a file, at most `limit` of them.
 
     A bad record is a FloatlensError; with `skip_bad` it is left out, and a FloatlensWarning at the end says how many
     were and what was wrong with the first. A file without a single good example is an error either way.
     """
+    tally = Tally()
+
+    def refuse(problem: str) -> None:
+        if not skip_bad:
+            raise FloatlensError(problem)
+        tally.add(problem)
+
+    yield from stream_examples(path, tally, refuse, limit=limit, format=format, need=need)
+    if tally.bad:
+        warnings.warn(tally.skipped(path), FloatlensWarning, stacklevel=2)
+    if not tally.good:
+        raise FloatlensError(f"{path}: no {'good ' if tally.bad else ''}example in it")
+
+
+def stream_examples(
+    path: str | Path,
+    tally: Tally,
+    on_bad: Callable[[str], None],
+    *,
+    limit: int | None = None,
+    format: str | None = None,
+    need: Collection[Need] = (),
+) -> Iterator[Example]:
+    """The good examples of a file; each bad record goes to `on_bad` as the line that says what is wrong with it."""
     if limit is not None and limit < 1:
         raise FloatlensError(f"limit={limit}: expected at least 1, or None for all")
-    reader = _Reader(Path(path))
-    first_bad, bad, good = "", 0, 0
-    for number, line in _lines(Path(path)):
+    for name in need:
+        if name not in get_args(Need):
+            raise FloatlensError(f'need="{name}"{did_you_mean(name, get_args(Need))}')
+    reader = _Reader(format, need)
+    for number, line in read_lines(Path(path)):
         try:
             example = reader.read(number, line)
         except FloatlensError as error:
-            if not skip_bad:
-                raise
-            bad += 1
-            first_bad = first_bad or str(error)
+            on_bad(f"{path}:{number}: {error}")
             continue
-        good += 1
+        tally.good, tally.format = tally.good + 1, reader.format_name
         yield example
-        if good == limit:
-            break
-    if bad:
-        message = f"{path}: {bad} bad record{'s' * (bad > 1)} skipped; the first was {first_bad}"
-        warnings.warn(message, FloatlensWarning, stacklevel=2)
-    if not good:
-        raise FloatlensError(f"{path}: no {'good ' if bad else ''}example in it")
-
-
-# -- lines --------------------------------------------------------------------------------------------------------
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines that are not blank, without a byte-order mark."""
-    try:
-        with _open(path) as file:
-            for number, line in enumerate(file, start=1):
-                line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-                if line.strip():
-                    yield number, line
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise FloatlensError(f"{path}: the gzip file is damaged or cut short ({error}); copy it again") from error
-    except OSError as error:
-        raise FloatlensError(f"{path}: {error.strerror or error}; give a .jsonl or .jsonl.gz file") from error
-
-
-def _open(path: Path) -> gzip.GzipFile | BufferedReader:
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if packed else path.open("rb")
+        if tally.good == limit:
+            return
 
 
 # -- records ------------------------------------------------------------------------------------------------------
-
-_Record = dict[str, Any]
-_FIELDS = ("id", "question", "answers", "documents", "meta")
-_CTXS_FIELDS = ("id", "question", "answers", "ctxs")
 
 
 class _Reader:
     """Turns lines of one file into examples; remembers the file's format and the ids it has seen."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._convert: Callable[[_Record], tuple[list[Document], _Record]] | None = None
+    def __init__(self, format: str | None, need: Collection[Need]) -> None:
+        self._format = None if format is None else format_named(format)
+        self._named = format is not None
+        self._need = need
         self._seen: dict[str, int] = {}
 
+    @property
+    def format_name(self) -> str | None:
+        return None if self._format is None else self._format.name
+
     def read(self, number: int, line: bytes) -> Example:
-        try:
-            record = _parse(line)
-            if self._convert is None:
-                self._convert = _ctxs if "ctxs" in record else _own
-            documents, meta = self._convert(record)
-            example = Example(
-                id=_id(record, number),
-                question=_text(record.get("question"), "question"),
-                answers=_answers(record),
-                documents=documents,
-                meta=meta,
-            )
-            if example.id in self._seen:
-                _bad(f"id {example.id!r} was used before, on line {self._seen[example.id]}; ids must be unique")
-        except FloatlensError as error:
-            raise FloatlensError(f"{self._path}:{number}: {error}") from None
+        record = parse_record(line)
+        if self._format is None:
+            self._format = detect(record)
+        _keep_to(self._format, record, named=self._named)
+        parts = self._format.read(record)
+        example = Example(
+            id=_id(record, number),
+            question=parts.question,
+            answers=parts.answers,
+            documents=parts.documents,
+            meta=parts.meta,
+        )
+        if example.id in self._seen:
+            bad(f"id {example.id!r} was used before, on line {self._seen[example.id]}; ids must be unique")
+        check_need(example, self._need)
         self._seen[example.id] = number
         return example
 
 
-def _parse(line: bytes) -> _Record:
-    try:
-        record = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
-    except UnicodeDecodeError as error:
-        raise FloatlensError(f"not UTF-8 (byte {error.start + 1} of the line)") from None
-    except RecursionError:
-        raise FloatlensError("not a record: nested too deeply") from None
-    except json.JSONDecodeError as error:
-        raise FloatlensError(f"not valid JSON: {error.msg} at column {error.colno}") from None
-    except ValueError as error:
-        raise FloatlensError(f"not valid JSON: {error}") from None
-    if not isinstance(record, dict):
-        _bad(f"expected one JSON object per line, found {_kind(record)}")
-    return record
+def _keep_to(chosen: Format, record: Record, *, named: bool) -> None:
+    """Refuse a record of another format; of two formats in one file one would be read wrongly without a word."""
+    for name in chosen.needs:
+        if name not in record:
+            why = f'which format "{chosen.name}" needs' if named else "though the file began with it"
+            bad(f'"{name}" is missing, {why}')
+    if chosen.name == "plain" and not named:
+        for other in FORMATS:
+            if other is not chosen and all(mark in record for mark in other.marks):
+                bad(f'it has "{other.marks[-1]}", but the file began in our own format; keep to one')
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _own(record: _Record) -> tuple[list[Document], _Record]:
-    if "ctxs" in record:
-        _bad('it has "ctxs", but the file began in the format with "documents"; keep to one')
-    meta = _rest(record, _FIELDS)
-    own_meta = record.get("meta")
-    if own_meta is not None and not isinstance(own_meta, dict):
-        _bad(f"meta: expected an object, found {_kind(own_meta)}")
-    documents = _list(record, "documents")
-    for i, document in enumerate(documents):
-        if not isinstance(document, dict):
-            _bad(f"documents[{i}]: expected an object with title, text and is_gold, found {_kind(document)}")
-    return _checked(documents, "documents"), {**meta, **(own_meta or {})}
-
-
-def _ctxs(record: _Record) -> tuple[list[Document], _Record]:
-    if "ctxs" not in record:
-        _bad('"ctxs" is missing, though the file began with it')
-    meta = _rest(record, _CTXS_FIELDS)
-    passages = _list(record, "ctxs")
-    for i, passage in enumerate(passages):
-        if not isinstance(passage, dict):
-            _bad(f"ctxs[{i}]: expected an object with title, text and isgold, found {_kind(passage)}")
-    marked = next((key for key in ("isgold", "hasanswer") if any(key in passage for passage in passages)), None)
-    documents = []
-    for i, passage in enumerate(passages):
-        gold = passage.get(marked, False) if marked else False
-        if not isinstance(gold, bool):
-            _bad(f"ctxs[{i}].{marked}: expected true or false, found {_kind(gold)}")
-        title = passage.get("title")
-        documents.append({"title": "" if title is None else title, "text": passage.get("text"), "is_gold": gold})
-    return _checked(documents, "ctxs"), meta | ({"gold_by": marked} if marked else {})
-
-
-def _checked(documents: list[Any], name: str) -> list[Document]:
-    for i, document in enumerate(documents):
-        for field in ("title", "text"):
-            if field == "text" or document.get(field):
-                _text(document.get(field), f"{name}[{i}].{field}")
-    return list(as_documents(documents))
-
-
-def _rest(record: _Record, known: tuple[str, ...]) -> _Record:
-    """What is not a known field, unless it looks like one that is missing."""
-    missing = [name for name in known if name not in record]
-    rest = {name: value for name, value in record.items() if name not in known}
-    for name in rest:
-        close = difflib.get_close_matches(name, missing, n=1, cutoff=0.8)
-        if close:
-            _bad(f'unknown field "{name}"; did you mean "{close[0]}"?')
-    return rest
+def check_need(example: Example, need: Collection[Need]) -> None:
+    """Refuse an example that lacks what a task cannot do without."""
+    if "answers" in need and not example.answers:
+        bad("no accepted answer, so an answer to it cannot be scored")
+    if "documents" in need and not example.documents:
+        bad("no documents, which this task needs; give some, or a corpus to retrieve them from")
+    if "gold" in need and not any(document.is_gold for document in example.documents):
+        bad("no document is marked as gold, which this task needs")
 
 
 def _id(record: Mapping[str, Any], number: int) -> str:
@@ -214,40 +183,4 @@ def _id(record: Mapping[str, Any], number: int) -> str:
         return f"line-{number}"
     if isinstance(given, int) and not isinstance(given, bool):
         return str(given)
-    return _text(given, "id")
-
-
-def _answers(record: Mapping[str, Any]) -> list[str]:
-    return [_text(answer, f"answers[{i}]") for i, answer in enumerate(_list(record, "answers"))]
-
-
-def _list(record: Mapping[str, Any], name: str) -> list[Any]:
-    given = record.get(name)
-    if given is None:
-        return []
-    if not isinstance(given, list):
-        _bad(f"{name}: expected a list, found {_kind(given)}")
-    return given
-
-
-def _text(value: Any, name: str) -> str:
-    if value is None:
-        _bad(f"{name} is missing")
-    if not isinstance(value, str):
-        _bad(f"{name}: expected a text, found {_kind(value)}")
-    if not value.strip():
-        _bad(f"{name} is empty")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        _bad(f"{name} holds half a character (a lone surrogate), which no tokenizer takes")
-    return value
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
-
-
-def _bad(message: str) -> NoReturn:
-    raise FloatlensError(message)
+    return text_of(given, "id")
