@@ -46,11 +46,18 @@ def test_heads_of_the_second_layer_ask_for_a_word_as_the_first_wrote_it_down_bes
         assert float(likeness) > 0.999
 
 
-def test_deeper_heads_tend_to_the_same_word(new):
-    words = different(40)
-    rows = attention(new, words + words[::-1])[2:].mean((0, 1))
-    same = torch.stack([rows[i, 79 - i] for i in range(80)])
-    assert float(same.mean()) > 1.5 / 80
+@torch.no_grad()
+def test_queries_of_other_heads_resemble_keys_and_outputs_values(new):
+    group = new.config.num_attention_heads // new.config.num_key_value_heads
+    for layer in new.model.layers[2:]:
+        queries, keys, values = (
+            getattr(layer.self_attn, f"{kind}_proj").weight.unflatten(0, (-1, 16)) for kind in "qkv"
+        )
+        outputs = layer.self_attn.o_proj.weight.T.unflatten(0, (-1, 16))
+        for one, other, least in ((queries, keys, 0.9), (outputs, values, 0.999)):
+            shared = other.repeat_interleave(group, dim=0)
+            likeness = torch.nn.functional.cosine_similarity(one.flatten(1), shared.flatten(1), dim=1)
+            assert float(likeness.min()) > least
 
 
 @torch.no_grad()

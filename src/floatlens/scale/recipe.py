@@ -1,7 +1,7 @@
 """The recipe: stages of training, each a mixture of rows, with one optimiser and one schedule for every model.
 
 Plain values; a model's card holds a copy of the recipe that made it. Stages have fixed lengths, set by the slowest of
-the four models, so that all of them see the same rows in the same order. `RECIPE` is the one to be tried next.
+the four models, so that all of them see the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ RECIPE = Recipe(
         ),
         _stage(
             "documents 10",
-            800,
+            1400,
             (3, 576),
             (5, 10),
             mixture={"people": 0.3, "places": 0.05, "spouses": 0.25, "homes": 0.25, "closed": 0.15},
@@ -166,7 +166,7 @@ RECIPE = Recipe(
         ),
         _stage(
             "everything",
-            1200,
+            2000,
             (3, 640),
             (4, 12),
             mixture={"people": 0.25, "places": 0.05, "spouses": 0.225, "homes": 0.225, "closed": 0.25},
