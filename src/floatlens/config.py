@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from floatlens.errors import FloatlensError
 
 __all__ = [
+    "AskConfig",
     "CaptureConfig",
     "DataConfig",
     "DecodingConfig",
@@ -85,6 +86,17 @@ class TraceRunConfig(TraceConfig):
     """A whole run of traces over a file of questions."""
 
     data: DataConfig
+
+
+class AskConfig(_Config):
+    """How questions are put to a model and its answers scored; the same for every model of a run.
+
+    A setting of a sampler counts for every model whose sampler has it, a sampler for every model of its kind.
+    """
+
+    prompt: PromptConfig = PromptConfig()
+    decoding: DecodingConfig = DecodingConfig()
+    first_line: bool = Field(False, description="score an answer up to its first line break only")
 
 
 _Any = TypeVar("_Any", bound=BaseModel)

@@ -19,7 +19,7 @@ import xarray as xr
 from floatlens import __version__, prompts
 from floatlens.capture import Edit, Layout, Probe, Recorder, Select, capture
 from floatlens.capture.probes.snapshot import Snapshot
-from floatlens.decoding import Canvas, Step, decode_steps, plan
+from floatlens.decoding import Canvas, Step, decode_steps, plan, prompt_room
 from floatlens.errors import FloatlensError
 from floatlens.traces import SCHEMA, SCHEMA_VERSION, Trace
 from floatlens.traces.schema import ALWAYS, BY_PROBE
@@ -123,15 +123,8 @@ def _prompt(
         answers=answers,
         template=template,
         chat=chat,
-        max_tokens=_room(model, settings),
+        max_tokens=prompt_room(model, **settings),
     )
-
-
-def _room(model: LanguageModel, settings: dict[str, Any]) -> int | None:
-    """How many tokens a prompt may take: the context less what is to be written."""
-    if model.max_length is None:
-        return None
-    return model.max_length - plan(model, [0], **settings).settings.gen_length
 
 
 def layout_of(spans: Sequence[tuple[str, int]], canvas: Canvas) -> Layout:
@@ -269,7 +262,7 @@ def _provenance(
             "forward_passes": sum(step.passes for step in steps),
             "prompt_length": len(prompt.ids),
             "answer_ids": written[:ended],
-            "answer": None if tokenizer is None else _text(tokenizer, written[:ended]),
+            "answer": None if tokenizer is None else prompts.answer_text(tokenizer, written[:ended]),
         },
         "prompt": {
             "question": prompt.question,
@@ -287,10 +280,6 @@ def _provenance(
         "token_text": [] if tokenizer is None else _pieces(tokenizer, final.tolist()),
         "versions": versions(),
     }
-
-
-def _text(tokenizer: Any, ids: list[int]) -> str:
-    return str(tokenizer.decode(ids, skip_special_tokens=True)).strip()
 
 
 def _pieces(tokenizer: Any, ids: list[int]) -> list[str]:

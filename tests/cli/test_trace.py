@@ -165,7 +165,7 @@ def test_a_folder_made_for_something_else_is_refused(
 ) -> None:
     out = tmp_path / "run"
     command = ("trace", model, "--data", data(1), "--out", out, *QUICK)
-    with RunFolder.open(out) as run:
+    with RunFolder.open(out, Record) as run:
         from floatlens.config import TraceRunConfig
         from floatlens.models.facts import look
         from floatlens.qa import read_examples
@@ -183,12 +183,12 @@ def test_a_folder_made_for_something_else_is_refused(
 
 def test_a_run_of_another_kind_is_refused(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with RunFolder.open(out) as run:
+    with RunFolder.open(out, Record) as run:
         run.settle({"kind": "study"})
         run.add(Record(item="x", index=0, id="x", status="done", file="traces/x"))
     code, _, err = floatlens("trace", model, "--data", data(1), "--out", out, *QUICK)
     assert code == 2
-    assert 'this run was made with kind = "study", now it is "trace"' in err
+    assert "a run of kind 'study', not trace; give another --out" in err
 
 
 def test_changed_data_is_noticed(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ import pytest
 from floatlens.errors import FloatlensError
 from floatlens.scale import make_world, questions
 from floatlens.scale.examples import chance
-from floatlens.scale.sets import SETS
+from floatlens.scale.sets import ALL_SETS
 
 
-@pytest.mark.parametrize("which", SETS)
+@pytest.mark.parametrize("which", ALL_SETS)
 def test_questions_come_from_the_seed(which):
     assert questions(which, 12) == questions(which, 20)[:12]
     assert questions(which, 5, seed=1) != questions(which, 5, seed=2)
@@ -91,5 +91,5 @@ def test_what_cannot_be_asked():
         questions("rag", 1, documents=13)
     with pytest.raises(FloatlensError, match="gold=10: give a place from 0 to 9"):
         questions("rag", 1, gold=10)
-    with pytest.raises(FloatlensError, match="for rag or counterfactual"):
+    with pytest.raises(FloatlensError, match="for rag, known or counterfactual"):
         questions("two-hop", 1, gold=1)

@@ -23,11 +23,11 @@ def test_a_line_per_record(tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in lines] == ["q\n0", "q\n1", "q\n2"]
     assert json.loads(lines[0])["answer"] == "Röntgen"
     assert "error" not in json.loads(lines[0])
-    assert read_records(path) == [record(index, answer="Röntgen", warnings=("cut",)) for index in range(3)]
+    assert read_records(path, Record) == [record(index, answer="Röntgen", warnings=("cut",)) for index in range(3)]
 
 
 def test_no_file_is_no_records(tmp_path: Path) -> None:
-    assert read_records(tmp_path / "records.jsonl") == []
+    assert read_records(tmp_path / "records.jsonl", Record) == []
 
 
 def test_cut_at_any_byte_the_whole_records_before_it_are_read(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_cut_at_any_byte_the_whole_records_before_it_are_read(tmp_path: Path) ->
     for size in range(len(whole) + 1):
         path.write_bytes(whole[:size])
         # a record counts as soon as its last brace is there, with or without its line end
-        assert len(read_records(path)) == (size >= first - 1) + (size >= len(whole) - 1)
+        assert len(read_records(path, Record)) == (size >= first - 1) + (size >= len(whole) - 1)
 
 
 def test_a_broken_line_before_the_last_is_refused_with_its_number(tmp_path: Path) -> None:
@@ -47,10 +47,10 @@ def test_a_broken_line_before_the_last_is_refused_with_its_number(tmp_path: Path
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + b'{"item": "x"\n' + lines[1])
     with pytest.raises(FloatlensError, match=r"records\.jsonl:2: not a record"):
-        read_records(path)
+        read_records(path, Record)
     path.write_bytes(lines[0] + json.dumps({**json.loads(lines[1]), "new": 1}).encode() + b"\n")
     with pytest.raises(FloatlensError, match=r"records\.jsonl:2: not a record \(Extra inputs"):
-        read_records(path)
+        read_records(path, Record)
 
 
 def test_replacing_a_file_leaves_nothing_beside_it(tmp_path: Path) -> None:

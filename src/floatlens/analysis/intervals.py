@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy import stats
 
 from floatlens.analysis.kernels.motion import nanmean
 
-__all__ = ["CONFIDENCE", "Estimate", "difference", "estimate", "estimate_of"]
+__all__ = ["CONFIDENCE", "Estimate", "difference", "estimate", "estimate_of", "mean_of_means"]
 
 Floats = NDArray[np.float64]
 
@@ -115,6 +115,26 @@ def estimate_of(values: Floats, statistic: Callable[[Floats], float], seed: int 
     drawn = drawn[np.isfinite(drawn)]
     if not len(drawn):
         return Estimate(whole, np.asarray(np.nan), np.asarray(np.nan), np.asarray(np.nan), n)
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(drawn, [tail, 100 - tail])
+    return Estimate(whole, drawn.std(), low, high, n)
+
+
+def mean_of_means(groups: Sequence[Floats], seed: int = 0) -> Estimate:
+    """The mean of the groups' own means, every group counting alike; samples are drawn within their group.
+
+    `std` is that of the bootstrap, and n the number of samples in all. Groups of one array may have any length.
+    """
+    held = [np.asarray(group, dtype=np.float64) for group in groups]
+    whole = np.asarray(np.mean([group.mean() for group in held]))
+    n = np.asarray(sum(len(group) for group in held))
+    if not held or min(len(group) for group in held) < 2:
+        return Estimate(whole, np.asarray(np.nan), np.asarray(np.nan), np.asarray(np.nan), n)
+    random = np.random.default_rng(seed)
+    drawn = np.zeros(_RESAMPLES)
+    for group in held:
+        for i in range(_RESAMPLES):
+            drawn[i] += group[random.integers(len(group), size=len(group))].mean() / len(held)
     tail = 50 * (1 - CONFIDENCE)
     low, high = np.percentile(drawn, [tail, 100 - tail])
     return Estimate(whole, drawn.std(), low, high, n)

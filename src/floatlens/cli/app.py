@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from floatlens.cli.figures import add_commands
+from floatlens.cli.qa import add_qa
 from floatlens.cli.scale import scale
 from floatlens.cli.terminal import console, forgiving_streams, say, warnings_shown
 from floatlens.errors import FloatlensError
@@ -255,4 +256,5 @@ def bench(
     say(f"saved {table} and {numbers}")
 
 
+add_qa(app)
 add_commands(app)

@@ -75,11 +75,11 @@ def _run(config: TraceRunConfig, out: Path, session: _Session) -> None:
     session.total = len(examples)
     say(f"{_questions(len(examples))} from {data.path}")
     facts = _look(config)
-    from floatlens.study import RunFolder
+    from floatlens.study import Record, RunFolder
     from floatlens.study.tracing import FREE, item_name, manifest_of, resolve
 
     config = resolve(config, facts)
-    with RunFolder.open(out) as run:
+    with RunFolder.open(out, Record) as run:
         manifest = manifest_of(config, facts, examples, before=run.manifest)
         run.check(manifest, free=(*FREE, "loaded"))
         names = [item_name(index, example.id) for index, example in enumerate(examples)]
@@ -97,7 +97,7 @@ def _run(config: TraceRunConfig, out: Path, session: _Session) -> None:
 
 
 def _trace_all(
-    model: LanguageModel, config: TraceRunConfig, examples: Sequence[Example], run: RunFolder, session: _Session
+    model: LanguageModel, config: TraceRunConfig, examples: Sequence[Example], run: RunFolder[Record], session: _Session
 ) -> None:
     from floatlens.study.tracing import Watch, trace_items
 

@@ -10,7 +10,7 @@ import typer
 
 from floatlens.cli.terminal import console, duration, progress, say
 from floatlens.errors import FloatlensError, did_you_mean
-from floatlens.scale.sets import EVALUATION_SEED, SETS, QuestionSet
+from floatlens.scale.sets import ALL_SETS, EVALUATION_SEED, SETS, QuestionSet
 
 if TYPE_CHECKING:
     from floatlens.scale.blueprints import Blueprint
@@ -127,16 +127,16 @@ def evaluate(
 
 
 def _known_set(given: str) -> QuestionSet:
-    for name in SETS:
+    for name in ALL_SETS:
         if name == given:
             return name
-    raise FloatlensError(f'no question set "{given}"{did_you_mean(given, SETS)}')
+    raise FloatlensError(f'no question set "{given}"{did_you_mean(given, ALL_SETS)}')
 
 
 @scale.command()
 def questions(
     out: Annotated[Path, typer.Option(help="The file to write, .jsonl.", show_default=False)],
-    which: Annotated[str, typer.Option("--set", help=f"One of {', '.join(SETS)}.")] = "rag",
+    which: Annotated[str, typer.Option("--set", help=f"One of {', '.join(ALL_SETS)}.")] = "rag",
     count: Annotated[int, typer.Option(help="How many.", min=1)] = 100,
     documents: Annotated[int, typer.Option(help="Documents for each, 1 to 12.")] = 10,
     gold: Annotated[

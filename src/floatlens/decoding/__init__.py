@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.registry import Sampler, register, samplers
-from floatlens.decoding.run import decode, decode_steps, plan
+from floatlens.decoding.run import decode, decode_steps, plan, prompt_room
 from floatlens.decoding.settings import Settings
 from floatlens.decoding.step import Decoded, Step
 
-__all__ = ["Canvas", "Decoded", "Sampler", "Settings", "Step", "decode", "decode_steps", "plan", "register", "samplers"]
+__all__ = ["Canvas", "Decoded", "Sampler", "Settings", "Step", "decode", "decode_steps", "plan", "prompt_room", "register", "samplers"]

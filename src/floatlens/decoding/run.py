@@ -20,7 +20,7 @@ from floatlens.decoding.step import Decoded, Step
 if TYPE_CHECKING:
     from floatlens.models.base import LanguageModel
 
-__all__ = ["PromptIds", "decode", "decode_steps", "plan"]
+__all__ = ["PromptIds", "decode", "decode_steps", "plan", "prompt_room"]
 
 PromptIds = Sequence[int] | Sequence[Sequence[int]] | Tensor
 
@@ -38,6 +38,13 @@ def plan(
     read = read_settings(chosen, settings)
     read.check(model)
     return lay_out(model, read_prompts(prompt_ids, model.vocab_size), chosen.name, read, padding)
+
+
+def prompt_room(model: LanguageModel, *, sampler: str | None = None, **settings: Any) -> int | None:
+    """How many tokens a prompt may take: the context less what is to be written; None where there is no limit."""
+    if model.max_length is None:
+        return None
+    return model.max_length - plan(model, [0], sampler=sampler, **settings).settings.gen_length
 
 
 def decode_steps(

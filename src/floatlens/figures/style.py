@@ -6,7 +6,7 @@ Nothing global is changed: settings hold while a figure is made, drawn and saved
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -22,7 +22,20 @@ if TYPE_CHECKING:
 
     from floatlens.analysis.result import Group, Result
 
-__all__ = ["HEAT", "RC", "Canvas", "Look", "colours", "corner", "label_of", "looks", "note", "piece", "styled"]
+__all__ = [
+    "HEAT",
+    "RC",
+    "Canvas",
+    "Look",
+    "colours",
+    "corner",
+    "label_of",
+    "looks",
+    "looks_of",
+    "note",
+    "piece",
+    "styled",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -143,7 +156,11 @@ def colours(models: Sequence[str]) -> dict[str, str]:
 
 def looks(groups: Iterable[Group]) -> dict[str, Look]:
     """The look of every model that the groups are of, in their order."""
-    arms = {group.model: group.facts.get("kind") == "arm" for group in groups}
+    return looks_of({group.model: group.facts.get("kind") == "arm" for group in groups})
+
+
+def looks_of(arms: Mapping[str, bool]) -> dict[str, Look]:
+    """The look of every model, given which of them are autoregressive."""
     colour = colours(list(arms))
     return {
         model: Look(label_of(model, arms), colour[model], _MARKERS[i % len(_MARKERS)], arm)

@@ -5,6 +5,7 @@ data, and never looks at attention.
 """
 
 from floatlens.prompts.builder import build, from_ids, from_text
+from floatlens.prompts.encode import answer_text
 from floatlens.prompts.template import Template, load_template, template_names
 from floatlens.prompts.types import Document, DocumentLike, Dropped, EvidenceKind, Prompt, as_documents, region_names
 
@@ -15,6 +16,7 @@ __all__ = [
     "EvidenceKind",
     "Prompt",
     "Template",
+    "answer_text",
     "as_documents",
     "build",
     "from_ids",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Encoded",
+    "answer_text",
     "chat_frame",
     "check_tokenizer",
     "encode",
@@ -55,6 +56,11 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase | None) -> PreTrainedToke
             "use a fast tokenizer (one with a tokenizer.json), or give prompt_ids="
         )
     return tokenizer
+
+
+def answer_text(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
+    """What a model wrote, as text: without special tokens, and without space around it."""
+    return str(tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
 
 
 def uses_chat(tokenizer: PreTrainedTokenizerBase, chat: bool | None) -> bool:

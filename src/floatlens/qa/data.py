@@ -151,12 +151,12 @@ def _file_data(
 def _open_scale(ref: str, limit: int | None, need: Collection[Need], documents: int | None) -> Data:
     # imported here because the world itself makes Examples, and who reads files does not need it
     from floatlens.scale.examples import questions
-    from floatlens.scale.sets import SETS
+    from floatlens.scale.sets import ALL_SETS
     from floatlens.scale.world import WORLD_VERSION
 
     which, *given = ref.removeprefix(_SCALE).split(":")
-    if which not in SETS:
-        raise FloatlensError(f'{ref}: no question set "{which}"{did_you_mean(which, SETS)}')
+    if which not in ALL_SETS:
+        raise FloatlensError(f'{ref}: no question set "{which}"{did_you_mean(which, ALL_SETS)}')
     if limit is not None and limit < 1:
         raise FloatlensError(f"limit={limit}: expected at least 1, or None for {SCALE_COUNT}")
     settings = _scale_settings(ref, given, documents)

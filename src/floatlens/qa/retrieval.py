@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from floatlens.errors import FloatlensError
 from floatlens.prompts import Document
@@ -26,7 +27,7 @@ from floatlens.qa.examples import Example
 from floatlens.qa.gold import GoldRule, check_rule, holds_answer, named_by
 from floatlens.qa.lines import digest_of
 
-__all__ = ["Found", "Index", "open_index", "retrieve"]
+__all__ = ["Found", "Index", "best_first", "make_bm25", "make_tokenizer", "open_index", "retrieve"]
 
 _SETTINGS = {"method": "lucene", "k1": 1.5, "b": 0.75}
 _WORDS = r"(?u)\b\w\w+\b"
@@ -60,7 +61,7 @@ class Index:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        made = _make_tokenizer()
+        made = make_tokenizer()
         made.word_to_id = self._bm25.vocab_dict
         return made
 
@@ -75,11 +76,7 @@ class Index:
         if not ids:
             return []
         scores = self._bm25.get_scores_from_ids(ids)
-        # bm25s leaves open which of several equal passages is taken; a run that is repeated must take the same
-        least = np.partition(scores, -k)[-k] if k < len(scores) else 0.0
-        among = np.flatnonzero((scores >= least) & (scores > 0))
-        best = among[np.lexsort((among, -scores[among]))][:k]
-        return [Found(self._passages[number], float(scores[number])) for number in best.tolist()]
+        return [Found(self._passages[number], float(scores[number])) for number in best_first(scores, k)]
 
 
 def open_index(corpus: str | Path, *, cache: str | Path | None = None, skip_bad: bool = False) -> Index:
@@ -133,6 +130,38 @@ def _is_gold(passage: Passage, example: Example, rule: GoldRule) -> bool:
     return rule == "provenance" and named_by(example.meta.get("provenance", []), passage.model_dump())
 
 
+# -- scores, the same for every index -----------------------------------------------------------------------------
+
+
+def make_tokenizer() -> Any:
+    """A tokenizer of bm25s that has met no word yet."""
+    from bm25s.tokenization import Tokenizer  # type: ignore[import-untyped]
+
+    return Tokenizer(lower=True, splitter=_WORDS, stopwords=_STOPWORDS, stemmer=None)
+
+
+def make_bm25(tokenizer: Any, texts: Iterable[str]) -> Any:
+    """BM25 of texts that are read once; the tokenizer learns their words."""
+    import bm25s
+
+    # arrays, because a list of Python numbers would take eight times as much
+    ids = [array("i", found) for found in tokenizer.streaming_tokenize(texts, allow_empty=True)]
+    made = bm25s.BM25(**_SETTINGS, backend="numpy", csc_backend="scipy")
+    made.index((ids, tokenizer.get_vocab_dict()), show_progress=False)
+    return made
+
+
+def best_first(scores: NDArray[np.float32], k: int) -> list[int]:
+    """The `k` best by number, of equal ones the earlier, and none that scores nothing.
+
+    bm25s leaves open which of several equal passages is taken; a run that is repeated must take the same.
+    """
+    least = np.partition(scores, -k)[-k] if k < len(scores) else 0.0
+    among = np.flatnonzero((scores >= least) & (scores > 0))
+    best: list[int] = among[np.lexsort((among, -scores[among]))][:k].tolist()
+    return best
+
+
 # -- making one ---------------------------------------------------------------------------------------------------
 
 
@@ -151,28 +180,15 @@ def _facts(corpus: Path, skip_bad: bool) -> dict[str, Any]:
     }
 
 
-def _make_tokenizer() -> Any:
-    from bm25s.tokenization import Tokenizer  # type: ignore[import-untyped]
-
-    return Tokenizer(lower=True, splitter=_WORDS, stopwords=_STOPWORDS, stemmer=None)
-
-
 def _build(corpus: Path, folder: Path, facts: dict[str, Any], skip_bad: bool) -> None:
     """Made under another name and renamed when complete: a killed run leaves no half an index behind."""
-    import bm25s
-
     beside = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     try:
-        tokenizer = _make_tokenizer()
         passages = PassageStore.write(beside, read_corpus(corpus, skip_bad=skip_bad))
         texts = (f"{passage.title} {passage.text}" for passage in passages)
-        # arrays, because a list of Python numbers would take eight times as much
-        ids = [array("i", found) for found in tokenizer.streaming_tokenize(texts, allow_empty=True)]
-        made = bm25s.BM25(**_SETTINGS, backend="numpy", csc_backend="scipy")
-        made.index((ids, tokenizer.get_vocab_dict()), show_progress=False)
-        made.save(beside, show_progress=False)
+        make_bm25(make_tokenizer(), texts).save(beside, show_progress=False)
         (beside / "index.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
         if not (folder / "index.json").is_file():  # another run may have been quicker
             shutil.rmtree(folder, ignore_errors=True)

@@ -14,7 +14,7 @@ import numpy as np
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.qa import Example
 from floatlens.scale.contexts import Asked, Context, Kind, ask, draw_context
-from floatlens.scale.sets import SETS, QuestionSet
+from floatlens.scale.sets import ALL_SETS, QuestionSet
 from floatlens.scale.wording import PERSON, QUESTIONS
 from floatlens.scale.world import WORLD_VERSION, World, make_world
 
@@ -36,18 +36,19 @@ def questions(
     `rag`: one hop, held-out people, `documents` passages of which one is gold, at place `gold` (0-based) or, if that is
     not given, at every place in turn. `two-hop`: two gold passages, anywhere. `closed-known`: no passages, people that
     training told about. `closed-unknown`: no passages, held-out people, so nobody can know. `counterfactual`: as `rag`,
-    but about a known person whose passage says something else than training did; the passage is right.
+    but about a known person whose passage says something else than training did; the passage is right. `known`: as
+    `rag`, about known people and as training told it, so that the same question can be asked with passages and without.
 
     Example: `questions("rag", 100, gold=4)[0].documents[4].is_gold  # True`
     """
-    if which not in SETS:
-        raise FloatlensError(f'no question set "{which}"{did_you_mean(which, SETS)}')
+    if which not in ALL_SETS:
+        raise FloatlensError(f'no question set "{which}"{did_you_mean(which, ALL_SETS)}')
     fewest = 2 if which == "two-hop" else 1
     if not fewest <= documents <= MOST_DOCUMENTS:
         raise FloatlensError(f"documents={documents}: the scale models were trained on {fewest} to {MOST_DOCUMENTS}")
-    if gold is not None and (which not in ("rag", "counterfactual") or not 0 <= gold < documents):
+    if gold is not None and (which not in ("rag", "counterfactual", "known") or not 0 <= gold < documents):
         raise FloatlensError(
-            f"gold={gold}: give a place from 0 to {documents - 1}, for rag or counterfactual questions"
+            f"gold={gold}: give a place from 0 to {documents - 1}, for rag, known or counterfactual questions"
         )
     return list(_draw(make_world(), which, count, documents, gold, seed))
 
@@ -61,23 +62,24 @@ def _draw(
     world: World, which: QuestionSet, count: int, documents: int, gold: int | None, seed: int
 ) -> Iterator[Example]:
     for i in range(count):
-        random = np.random.default_rng([seed, WORLD_VERSION, SETS.index(which), i])
+        random = np.random.default_rng([seed, WORLD_VERSION, ALL_SETS.index(which), i])
         place = i % documents if gold is None else gold
         if which.startswith("closed"):
             asked, context = _closed(random, world, known=which == "closed-known"), None
         elif which == "two-hop":
             asked, context = _two_hop(random, world, documents, "spouses" if i % 2 else "homes")
         else:
-            asked, context = _one_hop(random, world, documents, place, counterfactual=which == "counterfactual")
+            asked, context = _one_hop(random, world, which, documents, place)
         yield _example(world, f"{which}-{seed}-{i:05d}", asked, context)
 
 
 def _one_hop(
-    random: np.random.Generator, world: World, documents: int, place: int, *, counterfactual: bool
+    random: np.random.Generator, world: World, which: QuestionSet, documents: int, place: int
 ) -> tuple[Asked, Context]:
+    counterfactual = which == "counterfactual"
     similar = bool(random.random() < 0.5)
     while True:
-        group: Literal["known", "heldout"] = "known" if counterfactual else "heldout"
+        group: Literal["known", "heldout"] = "heldout" if which == "rag" else "known"
         context = draw_context(random, world, "people", documents, group=group, similar=similar, altered=counterfactual)
         options = [(i, a) for i, a in context.one_hop() if not counterfactual or _changed(world, context, i, a)]
         if options:

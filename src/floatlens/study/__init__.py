@@ -5,6 +5,6 @@ run loses at most the item under way.
 """
 
 from floatlens.study.folder import RunFolder
-from floatlens.study.records import Record
+from floatlens.study.records import AnswerRecord, Record
 
-__all__ = ["Record", "RunFolder"]
+__all__ = ["AnswerRecord", "Record", "RunFolder"]

@@ -9,41 +9,43 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Generic, TypeVar
 
 from floatlens.errors import FloatlensError
-from floatlens.study.records import Record, append_record, read_records, write_atomically, write_records
+from floatlens.study.records import BaseRecord, append_record, read_records, write_atomically, write_records
 
 __all__ = ["RunFolder"]
 
 _ABSENT = object()
+R = TypeVar("R", bound=BaseRecord)
 
 
-class RunFolder:
+class RunFolder(Generic[R]):
     """A run folder that is open for writing; make one with `RunFolder.open`.
 
-    Example: `with RunFolder.open("runs/a") as run: run.settle({"seed": 0}); run.done("00000-ab12")`
+    Example: `with RunFolder.open("runs/a", Record) as run: run.settle({"seed": 0}); run.done("00000-ab12")`
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.traces = path / "traces"
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, R] = {}
         self._manifest, self._lines = path / "manifest.json", path / "records.jsonl"
 
-    @classmethod
+    @staticmethod
     @contextmanager
-    def open(cls, path: str | Path) -> Iterator[RunFolder]:
+    def open(path: str | Path, kind: type[R]) -> Iterator[RunFolder[R]]:
         """Make the folder if need be, keep others out of it, and read what is there. A foreign folder is refused."""
-        run = cls(Path(path))
+        run: RunFolder[R] = RunFolder(Path(path))
         run._check_place()
         with _locked(run.path / ".lock", run.path):
             for left in run.traces.glob(".floatlens-*"):  # what a killed run was writing
                 shutil.rmtree(left)
-            run.records = {record.item: record for record in read_records(run._lines)}
+            run._check_kind(kind)
+            run.records = {record.item: record for record in read_records(run._lines, kind)}
             yield run
 
     # -- what was asked for ---------------------------------------------------------------------------------------
@@ -90,19 +92,22 @@ class RunFolder:
     def done(self, item: str) -> bool:
         """Whether an item has its record and its file."""
         record = self.records.get(item)
-        if record is None or record.status != "done" or record.file is None:
-            return False
-        return (self.path / record.file).is_file()
+        return record is not None and record.complete(self.path)
 
-    def forget(self, again: Callable[[Record], bool]) -> None:
+    def forget(self, again: Callable[[R], bool]) -> None:
         """Drop the records of items that will be done again, and repair a torn last line, before new ones come."""
         self.records = {item: record for item, record in self.records.items() if not again(record)}
         write_records(self._lines, self.records.values())
 
-    def add(self, record: Record) -> None:
+    def add(self, record: R) -> None:
         """Put an outcome on record; its files are in place already."""
         append_record(self._lines, record)
         self.records[record.item] = record
+
+    def add_all(self, records: Sequence[R]) -> None:
+        """Put several outcomes on record in one write: a kill in the middle of it loses the rest of them, no more."""
+        append_record(self._lines, *records)
+        self.records |= {record.item: record for record in records}
 
     @property
     def _begun(self) -> bool:
@@ -120,6 +125,12 @@ class RunFolder:
             raise FloatlensError(f"{self.path}: cannot be made or read ({error.strerror})") from None
         if found and "manifest.json" not in found:
             raise FloatlensError(f"{self.path}: not empty and not a run (no manifest.json); give another --out")
+
+    def _check_kind(self, kind: type[R]) -> None:
+        named = (self.manifest or {}).get("kind")
+        if named is not None and named not in kind.runs:
+            wanted = " or ".join(kind.runs)
+            raise FloatlensError(f"{self.path}: a run of kind {named!r}, not {wanted}; give another --out")
 
 
 def _first_difference(old: Any, new: Any, free: Collection[str], at: str = "") -> str | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["FORMATS", "PICTURES", "Published", "publish"]
+__all__ = ["FORMATS", "PICTURES", "Published", "publish", "save_figure", "save_frame"]
 
 FORMATS = ("pdf", "svg", "png")
 PICTURES = ("heatmap", "qk_maps")
@@ -71,11 +71,10 @@ def publish(
     for folder in (figures, out / "tables"):
         folder.mkdir(parents=True, exist_ok=True)
     for name, figure in _figures(made, first, only, rule):
-        for kind in formats:
-            made.files.append(_save(figure, figures / f"{name}.{kind}", kind))
+        made.files += save_figure(figure, figures / name, formats)
     frames = {name: result.to_frame() for name, result in results.items()} | {"claims": claims_frame(found)}
     for name, frame in frames.items():
-        made.files += _tables(frame, out / "tables" / name)
+        made.files += save_frame(frame, out / "tables" / name)
     provenance = {name: result.provenance for name, result in results.items()}
     write_atomically(out / "tables" / "provenance.json", json.dumps(provenance, indent=1, ensure_ascii=False).encode())
     return made
@@ -133,14 +132,21 @@ def _figures(
                 yield taken[-1], plot_qk(qk_picture(trace, layer, head, rule=rule or "zscore"))
 
 
-def _save(figure: Figure, path: Path, kind: str) -> Path:
-    held = io.BytesIO()
-    figure.savefig(held, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-    write_atomically(path, held.getvalue())
-    return path
+def save_figure(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """A figure in every format beside each other, each written whole; `path` has no ending."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files = []
+    for kind in formats:
+        held = io.BytesIO()
+        figure.savefig(held, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+        files.append(path.parent / f"{path.name}.{kind}")
+        write_atomically(files[-1], held.getvalue())
+    return files
 
 
-def _tables(frame: pd.DataFrame, path: Path) -> list[Path]:
+def save_frame(frame: pd.DataFrame, path: Path) -> list[Path]:
+    """A table as CSV and as Parquet; `path` has no ending."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     as_csv, as_parquet = path.with_suffix(".csv"), path.with_suffix(".parquet")
     write_atomically(as_csv, frame.to_csv(index=False).encode())
     held = io.BytesIO()

@@ -1,5 +1,7 @@
 """Records: one JSON line per item that was done or failed, appended and flushed as soon as it is known.
 
+`Record` is of a trace, `AnswerRecord` of an answer that was scored; a run holds one sort of them.
+
 A last line that was cut short by a kill is taken off when the file is next opened; anything else that is not a record
 is refused with its line number, because then somebody changed the file.
 """
@@ -10,25 +12,41 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from floatlens.errors import FloatlensError
 from floatlens.prompts import EvidenceKind
 
-__all__ = ["Record", "append_record", "read_records", "write_atomically", "write_records"]
+__all__ = ["AnswerRecord", "BaseRecord", "Record", "append_record", "read_records", "write_atomically", "write_records"]
 
 
-class Record(BaseModel):
-    """What became of one item. `item` names it (and its files) within the run; `file` is relative to the folder."""
+class BaseRecord(BaseModel):
+    """What became of one item. `item` names it (and its files) within the run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    runs: ClassVar[tuple[str, ...]] = ()
+    """Kinds of runs that hold such records, as their manifests name themselves."""
 
     item: str
     index: int
     id: str
     status: Literal["done", "failed"]
+    seconds: float | None = None
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+
+    def complete(self, folder: Path) -> bool:
+        """Whether the item is done and all that belongs to it is in the folder."""
+        return self.status == "done"
+
+
+class Record(BaseRecord):
+    """Of a trace; `file` is relative to the folder."""
+
+    runs = ("trace",)
+
     question: str | None = None
     file: str | None = None
     answer: str | None = None
@@ -37,12 +55,38 @@ class Record(BaseModel):
     dropped_documents: int | None = None
     steps: int | None = None
     forward_passes: int | None = None
-    seconds: float | None = None
-    warnings: tuple[str, ...] = ()
-    error: str | None = None
+
+    def complete(self, folder: Path) -> bool:
+        return super().complete(folder) and self.file is not None and (folder / self.file).is_file()
 
 
-def read_records(path: Path) -> list[Record]:
+class AnswerRecord(BaseRecord):
+    """Of a question that a model answered in one condition: what it said, and its scores (see qa.metrics).
+
+    `prompt` is a digest of the prompt's token ids, so that two runs can be seen to have asked the same. `seconds` is
+    the question's share of its batch.
+    """
+
+    runs = ("qa", "stress")
+
+    model: str
+    data: str
+    condition: str
+    prediction: str | None = None
+    accuracy: float | None = None
+    f1: float | None = None
+    exact_match: float | None = None
+    prompt: str | None = None
+    prompt_tokens: int | None = None
+    dropped_documents: int | None = None
+    retrieved: tuple[tuple[str, float], ...] | None = None
+    """Ids and scores of the passages that were retrieved, best first."""
+
+
+R = TypeVar("R", bound=BaseRecord)
+
+
+def read_records(path: Path, kind: type[R]) -> list[R]:
     """The records of a file, without a last line that was torn; no file is no records."""
     if not path.is_file():
         return []
@@ -51,7 +95,7 @@ def read_records(path: Path) -> list[Record]:
     records = []
     for number, line in enumerate(lines, start=1):
         try:
-            records.append(Record.model_validate_json(line))
+            records.append(kind.model_validate_json(line))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise FloatlensError(
@@ -60,18 +104,19 @@ def read_records(path: Path) -> list[Record]:
             ) from None
     if tail:
         with suppress(ValidationError):  # torn: its item is done again
-            records.append(Record.model_validate_json(tail))  # whole but for the line end
+            records.append(kind.model_validate_json(tail))  # whole but for the line end
     return records
 
 
-def append_record(path: Path, record: Record) -> None:
-    """Add one line and push it to the disk, in a single write."""
-    with path.open("ab", buffering=0) as file:
-        file.write(_line(record))
+def append_record(path: Path, *records: BaseRecord) -> None:
+    """Add a line each and push them to the disk, in a single write."""
+    with path.open("ab") as file:
+        file.write(b"".join(_line(record) for record in records))
+        file.flush()
         os.fsync(file.fileno())
 
 
-def write_records(path: Path, records: Iterable[Record]) -> None:
+def write_records(path: Path, records: Iterable[BaseRecord]) -> None:
     """Replace the file by these records."""
     write_atomically(path, b"".join(_line(record) for record in records))
 
@@ -86,5 +131,5 @@ def write_atomically(path: Path, content: bytes) -> None:
     os.replace(beside, path)
 
 
-def _line(record: Record) -> bytes:
+def _line(record: BaseRecord) -> bytes:
     return record.model_dump_json(exclude_none=True).encode() + b"\n"

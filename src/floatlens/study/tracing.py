@@ -176,7 +176,7 @@ def trace_one(
 
 
 def trace_items(
-    model: LanguageModel, config: TraceRunConfig, examples: Sequence[Example], run: RunFolder
+    model: LanguageModel, config: TraceRunConfig, examples: Sequence[Example], run: RunFolder[Record]
 ) -> Iterator[Record]:
     """Trace every example that is not done, and yield its record once it is on disk."""
     names = {item_name(index, example.id): (index, example) for index, example in enumerate(examples)}
@@ -188,7 +188,7 @@ def trace_items(
 
 
 def _trace_item(
-    model: LanguageModel, config: TraceRunConfig, example: Example, run: RunFolder, blank: Record
+    model: LanguageModel, config: TraceRunConfig, example: Example, run: RunFolder[Record], blank: Record
 ) -> Record:
     began = time.perf_counter()
     outcome: dict[str, Any] = {}

@@ -1,0 +1,104 @@
+"""The parts of `floatlens stress` that `floatlens qa` has not: its settings, its conditions, what it prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from rich.table import Table
+from rich.text import Text
+
+from floatlens.cli.asking import Plan
+from floatlens.cli.terminal import clean, console, say
+from floatlens.config import parse_names
+from floatlens.errors import FloatlensError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from floatlens.qa.conditions import StressSettings
+    from floatlens.qa.curves import Curve
+
+__all__ = ["publish", "read_stress"]
+
+
+def read_stress(test: str, documents: int, places: str | None, change: Sequence[str], seed: int) -> Plan:
+    """The tests that were asked for, as conditions."""
+    from floatlens.qa.conditions import TESTS, StressSettings
+    from floatlens.study.stressing import stress_conditions
+
+    wanted = list(dict.fromkeys(parse_names(test, "--test") or ()))
+    known = [name for name in TESTS if name != "clean"]
+    for name in wanted:
+        if name not in known:
+            raise FloatlensError(f'--test: no test "{name}"{did_you_mean(name, known)}')
+    values: dict[str, Any] = {"seed": seed, "documents": documents, **_changes(change)}
+    if places is not None:
+        values["places"] = _list("--places", places)
+    settings = StressSettings.model_validate(values)
+    conditions = stress_conditions(wanted, settings, say)
+    return Plan(conditions, ("answers",), {"stress": settings.model_dump(mode="json")})
+
+
+def _changes(pairs: Sequence[str]) -> dict[str, Any]:
+    from floatlens.qa.conditions import StressSettings
+
+    fields, found = StressSettings.model_fields, dict[str, Any]()
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise FloatlensError(f"--change {pair!r}: expected key=value, such as --change shuffles=8")
+        name = key.strip().replace("-", "_")
+        many = name == "places" or (name in fields and isinstance(fields[name].default, tuple))
+        found[name] = _list("--change", text) if many else yaml.safe_load(text)
+    return found
+
+
+def _list(option: str, text: str) -> list[Any]:
+    return [yaml.safe_load(part) for part in parse_names(text, option) or ()]
+
+
+def publish(out: Path) -> None:
+    """Tables and figures of the run, and a summary on the screen."""
+    from floatlens.qa.conditions import TESTS, StressSettings, points
+    from floatlens.study.answers import open_answers, publish_stress
+
+    answers, manifest = open_answers(out)
+    if answers.empty:
+        return
+    settings: StressSettings = StressSettings.model_validate(manifest["stress"])
+    found, agreed, files = publish_stress(answers, [p for test in TESTS for p in points(test, settings)], out)
+    console().print(robustness_view(found, agreed))
+    drawn = sum(file.parent.name == "figures" for file in files)
+    say(f"{drawn} figures in {out / 'figures'}, curves and robustness in {out / 'tables'}")
+
+
+def robustness_view(found: Sequence[Curve], agreed: pd.DataFrame) -> Table:
+    """A row per curve of each data set, a column per model: robustness with its interval, and the curve's ends."""
+    models = list(dict.fromkeys(curve.model for curve in found))
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
+    table.add_column("robustness (first → last point, %)", overflow="fold")
+    for model in models:
+        table.add_column(Text(clean(model)), no_wrap=True)
+    rows = list(dict.fromkeys((curve.data, curve.test, curve.series) for curve in found))
+    for data, test, series in rows:
+        own = {c.model: c for c in found if (c.data, c.test, c.series) == (data, test, series)}
+        name = test if series == test else f"{test}, {series}"
+        table.add_row(Text(clean(f"{name} · {data}")), *(_cell(own.get(model)) for model in models))
+    for data in dict.fromkeys(agreed["data"]):
+        rates = agreed[agreed["data"] == data].set_index("model")["mean"]
+        cells = (f"{rates[model]:.1%}" if model in rates else "" for model in models)
+        table.add_row(Text(clean(f"same answer in two orders · {data}")), *cells)
+    return table
+
+
+def _cell(curve: Curve | None) -> str:
+    if curve is None:
+        return "–"
+    one, mean = curve.robustness, curve.scores.mean
+    if float(one.mean) != float(one.mean):
+        return f"not defined ({100 * mean[0]:.0f} → {100 * mean[-1]:.0f})"
+    number = f"{float(one.mean):.2f} [{float(one.low):.2f}, {float(one.high):.2f}]"
+    return f"{number} ({100 * mean[0]:.0f} → {100 * mean[-1]:.0f})"

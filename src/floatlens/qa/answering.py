@@ -1,0 +1,149 @@
+"""A model's answers to questions: prompts built, decoded in batches, scored. The one way for every command.
+
+What is wrong with one question becomes its error and the others go on. An answer does not depend on its companions in
+a batch, so a batch that is too large for the memory is halved. Nothing here reads data or writes files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from floatlens.decoding import decode, prompt_room
+from floatlens.errors import FloatlensError, FloatlensWarning
+from floatlens.prompts import Prompt, answer_text, build
+from floatlens.qa.first_mask import Appended, first_mask
+from floatlens.qa.metrics import Scores, score
+
+if TYPE_CHECKING:
+    from floatlens.config import AskConfig
+    from floatlens.models import LanguageModel
+    from floatlens.qa.examples import Example
+
+__all__ = ["Answer", "Asked", "ask"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as it is put: its documents are those that are shown. `appended` asks for one pass over so many masks
+    (or dots) instead of an answer, see `first_mask`."""
+
+    example: Example
+    appended: Appended | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a question: a prediction and its scores (none where no answer is accepted), or an error."""
+
+    status: Literal["done", "failed"]
+    prediction: str | None = None
+    scores: Scores | None = None
+    prompt: str | None = None
+    prompt_tokens: int | None = None
+    dropped_documents: int | None = None
+    seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+
+
+def ask(model: LanguageModel, questions: Sequence[Asked], config: AskConfig) -> list[Answer]:
+    """One answer per question, in order; all are decoded together.
+
+    Example: `ask(fl.load("scale:llada"), [Asked(example)], AskConfig())[0].prediction`
+    """
+    began = time.perf_counter()
+    drafts = [_draft(model, question, config) for question in questions]
+    answers = {i: draft for i, draft in enumerate(drafts) if isinstance(draft, Answer)}
+    groups: dict[Appended | None, dict[int, _Draft]] = {}
+    for i, draft in enumerate(drafts):
+        if isinstance(draft, _Draft):
+            groups.setdefault(draft.asked.appended, {})[i] = draft
+    for appended, group in groups.items():
+        answers |= zip(group, _answers(model, list(group.values()), appended, config), strict=True)
+    each = (time.perf_counter() - began) / max(len(questions), 1)
+    return [replace(answers[i], seconds=round(each, 4)) for i in range(len(questions))]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    asked: Asked
+    prompt: Prompt
+    warnings: tuple[str, ...]
+
+
+def _draft(model: LanguageModel, asked: Asked, config: AskConfig) -> _Draft | Answer:
+    """The prompt of a question, or the answer that says why there is none."""
+    example = asked.example
+    settings: dict[str, Any] = {"sampler": config.decoding.sampler, **config.decoding.settings}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FloatlensWarning)
+        try:
+            room = prompt_room(model, **settings)
+            if room is not None and asked.appended is not None:
+                room = min(room, (model.max_length or 0) - asked.appended.count)
+            prompt = build(
+                model.tokenizer,
+                question=example.question,
+                documents=example.documents,
+                answers=example.answers,
+                template=config.prompt.template,
+                chat=config.prompt.chat,
+                max_tokens=room,
+            )
+        except FloatlensError as error:
+            return Answer("failed", error=str(error))
+    said = tuple(str(w.message) for w in caught if issubclass(w.category, FloatlensWarning))
+    return _Draft(asked, prompt, said)
+
+
+def _answers(
+    model: LanguageModel, drafts: Sequence[_Draft], appended: Appended | None, config: AskConfig
+) -> list[Answer]:
+    """Decode and score; a batch that runs out of memory is done in halves."""
+    try:
+        if appended is not None:
+            return [_one_token(draft, *found) for draft, found in zip(drafts, _masks(model, drafts), strict=True)]
+        ids = [draft.prompt.ids for draft in drafts]
+        decoded = decode(model, ids, sampler=config.decoding.sampler, **config.decoding.settings)
+    except (torch.OutOfMemoryError, MemoryError):
+        if len(drafts) == 1:
+            why = f"out of memory on {model.device} with one question alone; show fewer documents or write less"
+            return [Answer("failed", error=why)]
+        half = len(drafts) // 2
+        return [a for part in (drafts[:half], drafts[half:]) for a in _answers(model, part, appended, config)]
+    assert model.tokenizer is not None  # a prompt was built with it
+    said = [answer_text(model.tokenizer, ids) for ids in decoded.answers()]
+    return [_scored(draft, text, config.first_line) for draft, text in zip(drafts, said, strict=True)]
+
+
+def _masks(model: LanguageModel, drafts: Sequence[_Draft]) -> list[tuple[str, bool]]:
+    appended = drafts[0].asked.appended
+    assert appended is not None
+    prompts = [draft.prompt.ids for draft in drafts]
+    return first_mask(model, prompts, [draft.asked.example.answers for draft in drafts], appended)
+
+
+def _scored(draft: _Draft, text: str, first_line: bool) -> Answer:
+    answers = draft.asked.example.answers
+    return _answer(draft, text, score(text, answers, first_line=first_line) if answers else None)
+
+
+def _one_token(draft: _Draft, text: str, right: bool) -> Answer:
+    """A token stands for the beginning of an answer; it is right or wrong, and there is no F1 of it."""
+    hit = float(right)
+    return _answer(draft, text, Scores(hit, hit, hit) if draft.asked.example.answers else None)
+
+
+def _answer(draft: _Draft, text: str, scores: Scores | None) -> Answer:
+    prompt = draft.prompt
+    digest = hashlib.sha256(np.asarray(prompt.ids, dtype="<i8").tobytes()).hexdigest()[:16]
+    dropped = 0 if prompt.dropped is None else prompt.dropped.documents
+    return Answer("done", text, scores, digest, len(prompt.ids), dropped, warnings=draft.warnings)
