@@ -11,7 +11,7 @@ WORKERS ?= 2
 # One thread per test worker: two torch pools on two cores slow each other down.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help setup lint types unit test test-slow format bench gallery gguf clean
+.PHONY: help setup lint types unit test test-slow format bench gallery findings gguf browser clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,8 +50,15 @@ bench: $(STAMP)  ## time and memory of capture (minutes)
 gallery: $(STAMP)  ## trace the scale models and draw docs/gallery (minutes, resumable)
 	$(BIN)/python docs/gallery.py
 
+findings: $(STAMP)  ## ask what docs/findings.md reports (an hour or less, resumable)
+	$(BIN)/python docs/findings.py
+
 gguf: $(STAMP)  ## fetch the small GGUF model for the tests marked gguf
 	$(BIN)/python tests/fetch_gguf.py
+
+browser: $(STAMP)  ## install Debian's chromium for the tests marked browser (as root, with apt-get)
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium >/dev/null; }
+	@chromium --version
 
 clean:  ## remove caches and builds (.venv stays)
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -41,6 +41,7 @@ def test_stress_writes_curves_and_figures(floatlens: Run, tmp_path: Path) -> Non
     code, shown, err = floatlens(
         *("stress", "scale:llada", "--data", "scale:rag:documents=4", "--data", "scale:two-hop:documents=4"),
         *("--limit", "4", "--out", out, "--documents", "4", "--places", "0,3", "--change", "distractor_counts=1,2"),
+        *("--change", "distractor_kinds=random,topic"),
         *("--change", "shuffles=2", "--change", "mask_counts=1,2", *QUICK),
     )
     assert code == 0, err
@@ -82,7 +83,7 @@ def test_qa_from_files_names_what_is_wrong(floatlens: Run, data: Data, tmp_path:
         (("qa", "scale:llada", "--data", "scale:rag", "--mode", "open"), '--mode: no mode "open"'),
         (("qa", "scale:llada", "--data", "scale:rga"), 'no question set "rga"; did you mean "rag"?'),
         (("qa", "scale:llada", "--data", "scale:closed-known"), "no documents, which this task needs"),
-        (("qa", "scale:llada", "--data", "scale:rag", "--data", "scale:rag"), 'called "scale:rag"'),
+        (("qa", "scale:llada", "--data", "scale:rag", "--data", "scale:rag"), 'its name "scale:rag" is that of'),
         (("qa", "scale:lada", "--data", "scale:rag"), "scale:lada"),
         (("stress", "scale:llada", "--data", "scale:rag", "--test", "nois"), 'no test "nois"; did you mean "noise"?'),
         (("stress", "scale:llada", "--data", "scale:rag", "--change", "shufles=2"), "shufles"),

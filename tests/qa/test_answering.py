@@ -80,7 +80,7 @@ def test_first_mask_is_one_pass_over_prompt_and_tail(model: fl.LanguageModel, fi
     found = first_mask(model, prompts, [e.answers for e in EXAMPLES], Appended(3, fill))  # type: ignore[arg-type]
     for prompt, (text, right), example in zip(prompts, found, EXAMPLES, strict=True):
         tail = [model.mask_id] * 3 if fill == "mask" else [model.mask_id, dot, dot]
-        logits = model.forward(torch.tensor([prompt + tail]))[0, model.row_of(len(prompt))]
+        logits = model.forward(torch.tensor([prompt + tail]))[0, model.row_of(len(prompt))].clone()
         logits[model.mask_id] = -torch.inf
         token = int(logits.argmax())
         assert text == model.tokenizer.decode([token]).strip()

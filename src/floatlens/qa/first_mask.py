@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from floatlens.decoding.draws import ban
 from floatlens.errors import FloatlensError
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ def first_mask(
         ids[i, : len(line)] = torch.tensor(line)
         real[i, : len(line)] = True
         deciding[i, model.row_of(len(prompt))] = True
-    logits = model.forward(ids, real, logits_at=deciding).float().cpu()
-    logits[:, model.mask_id] = -torch.inf  # never written, by any sampler
+    logits = ban(model.forward(ids, real, logits_at=deciding), [model.mask_id])  # never written, by any sampler
     tokens = logits.argmax(dim=-1).tolist()
     beginnings = [_beginnings(model.tokenizer, accepted) for accepted in answers]
     return [(_text(model.tokenizer, t), t in right) for t, right in zip(tokens, beginnings, strict=True)]

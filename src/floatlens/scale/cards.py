@@ -19,7 +19,10 @@ from floatlens.scale.world import WORLD_VERSION
 if TYPE_CHECKING:
     from floatlens.models import LanguageModel
 
-__all__ = ["CHECKED", "read_card", "write_card"]
+__all__ = ["AIMS", "CHECKED", "read_card", "write_card"]
+
+AIMS = {"rag": 0.95, "two-hop": 0.70}
+"""Accuracy that was aimed at before training; a card says for each whether it was reached."""
 
 CHECKED = 40
 """How many questions of each set a card lists one by one, so that a test can ask them again."""
@@ -76,4 +79,4 @@ def render_card(card: dict[str, Any]) -> str:
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    return environment.from_string(source).render(card=card)
+    return environment.from_string(source).render(card=card, aims=AIMS)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floatlens.prompts import Document
@@ -53,6 +53,7 @@ def test_sentences(text: str, found: list[str]) -> None:
     assert sentences(text) == found
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="aB1 .!?\n\"'(。", max_size=40))
 def test_sentences_lose_nothing_but_spaces(text: str) -> None:
     assert "".join("".join(sentences(text)).split()) == "".join(text.split())
@@ -64,6 +65,7 @@ def test_pieces_keep_title_and_gold() -> None:
     assert pieces == [Document(title="Ott", text=t, is_gold=True) for t in ("He sings.", "He dances.")]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 12), st.integers(0, 12), st.data())
 def test_spread_is_even(count: int, more: int, data: st.DataObject) -> None:
     places = spread(count, count + more, data.draw(st.integers(0, count + more - 1)))
@@ -98,6 +100,7 @@ def test_filling_the_places_that_are_left() -> None:
     assert text_of(filled(slots("AB", gold=True), [4, 0], slots("xyz", gold=False))) == "BxyzA"
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 3), st.integers(0, 6), st.integers(0, 6))
 def test_a_smaller_dose_stands_in_the_same_order(seed: int, gold: int, few: int, more: int) -> None:
     large = mixed(

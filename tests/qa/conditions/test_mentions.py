@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floatlens.qa.conditions.mentions import find_mentions, replace_mentions
@@ -45,6 +45,7 @@ def test_a_combining_accent_belongs_to_its_letter() -> None:
     assert find_mentions("Ann\N{COMBINING TILDE} and Ann", ["Ann"]) == [(9, 12)]
 
 
+@settings(deadline=None)
 @given(
     st.text(alphabet="aAbtTheHEn İΣσ.,'-()_é\n1", max_size=30),
     st.lists(st.text(alphabet="aAbtThe İΣ.é1-", min_size=1, max_size=6), min_size=1, max_size=3),

@@ -1,0 +1,80 @@
+"""Asks the scale models, and SmolLM2 where it is at hand, what docs/findings.md reports; tables and figures to docs/findings.
+
+    .venv/bin/python docs/findings.py            # or: make findings; resumable
+    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress or smollm2
+
+Runs go to runs/findings (not kept in the repository). Every part says how long it took.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from floatlens.cli import main
+
+HERE = Path(__file__).parent
+RUNS, OUT = HERE.parent / "runs" / "findings", HERE / "findings"
+MODELS = ("scale:llama", "scale:qwen", "scale:llada", "scale:dream")
+NQ = HERE.parents[1] / "shared" / "data" / "nq-open-oracle-1655.jsonl.gz"
+GGUF = Path(os.environ.get("FLOATLENS_GGUF") or Path.home() / ".cache/floatlens/SmolLM2-135M-Instruct.Q4_1.gguf")
+
+
+def run(*args: str | Path) -> None:
+    """One floatlens command; stops here if it fails."""
+    print("$ floatlens", *args, flush=True)
+    code = main([str(arg) for arg in args])
+    if code:
+        sys.exit(code)
+
+
+def keep(folder: Path, name: str) -> None:
+    """Copy tables for readers and pictures from a run."""
+    OUT.mkdir(exist_ok=True)
+    for wanted in ("tables/table1.md", "tables/robustness.csv", "tables/agreement.csv", "tables/curves.csv"):
+        if (folder / wanted).is_file():
+            shutil.copy(folder / wanted, OUT / f"{name}-{Path(wanted).name}")
+    for picture in (folder / "figures").glob("*.png"):
+        shutil.copy(picture, OUT / f"{name}-{picture.name}")
+
+
+def qa() -> None:
+    """Table 1: the same 500 questions about known people closed book and with ten documents, and 500 about others."""
+    data = ("--data", "scale:known:seed=1", "--data", "scale:rag:seed=1")
+    run("qa", *MODELS, *data, "--limit", "500", "--set", "gen_length=8", "--out", RUNS / "qa")
+    keep(RUNS / "qa", "qa")
+
+
+def stress() -> None:
+    """All six tests, 240 questions a point: five on one-hop questions, layouts on two-hop ones."""
+    common = ("--limit", "240", "--set", "gen_length=8", "--places", "0,2,4,7,9", "--out", RUNS / "stress")
+    one_hop = ("--data", "scale:rag:seed=2", "--test", "noise,position,distractor,order,masks")
+    run("stress", *MODELS, *one_hop, *common)
+    run("stress", *MODELS, "--data", "scale:two-hop:seed=2", "--test", "layout", *common)
+    keep(RUNS / "stress", "stress")
+
+
+def smollm2() -> None:
+    """A real model on 100 real questions: closed book, the gold passage alone, and gold at 0, 4, 9 of 10."""
+    if not (NQ.is_file() and GGUF.is_file()):
+        print(f"smollm2: skipped, {NQ if not NQ.is_file() else GGUF} is not there (make gguf fetches the model)")
+        return
+    common = ("--data", NQ, "--limit", "100", "--set", "gen_length=24")
+    run("qa", GGUF, *common, "--out", RUNS / "smollm2-qa", "--batch", "8")
+    places = ("--test", "position", "--documents", "10", "--places", "0,4,9", "--batch", "4")
+    run("stress", GGUF, *common, *places, "--out", RUNS / "smollm2-stress")
+    keep(RUNS / "smollm2-qa", "smollm2")
+    keep(RUNS / "smollm2-stress", "smollm2")
+
+
+if __name__ == "__main__":
+    parts = {"qa": qa, "stress": stress, "smollm2": smollm2}
+    for name in sys.argv[1:] or parts:
+        if name not in parts:
+            sys.exit(f'no part "{name}"; there are {", ".join(parts)}')
+        began = time.monotonic()
+        parts[name]()
+        print(f"{name}: {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
