@@ -1,20 +1,22 @@
-"""Asks the scale models, and SmolLM2 where it is at hand, what docs/findings.md reports; tables and figures to docs/findings.
+"""Asks the scale models, and SmolLM2 where it is at hand, what docs/findings.md reports.
 
     .venv/bin/python docs/findings.py            # or: make findings; resumable
     .venv/bin/python docs/findings.py smollm2    # one part: qa, stress or smollm2
 
-Runs go to runs/findings (not kept in the repository). Every part says how long it took.
+Runs go to runs/findings (not kept in the repository), tables and figures to docs/findings. Every part says how long it took.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import time
 from pathlib import Path
 
 from floatlens.cli import main
+from floatlens.cli.terminal import say
 
 HERE = Path(__file__).parent
 RUNS, OUT = HERE.parent / "runs" / "findings", HERE / "findings"
@@ -25,7 +27,7 @@ GGUF = Path(os.environ.get("FLOATLENS_GGUF") or Path.home() / ".cache/floatlens/
 
 def run(*args: str | Path) -> None:
     """One floatlens command; stops here if it fails."""
-    print("$ floatlens", *args, flush=True)
+    say(shlex.join(["$ floatlens", *map(str, args)]))
     code = main([str(arg) for arg in args])
     if code:
         sys.exit(code)
@@ -60,7 +62,7 @@ def stress() -> None:
 def smollm2() -> None:
     """A real model on 100 real questions: closed book, the gold passage alone, and gold at 0, 4, 9 of 10."""
     if not (NQ.is_file() and GGUF.is_file()):
-        print(f"smollm2: skipped, {NQ if not NQ.is_file() else GGUF} is not there (make gguf fetches the model)")
+        say(f"smollm2: skipped, {NQ if not NQ.is_file() else GGUF} is not there (make gguf fetches the model)")
         return
     common = ("--data", NQ, "--limit", "100", "--set", "gen_length=24")
     run("qa", GGUF, *common, "--out", RUNS / "smollm2-qa", "--batch", "8")
@@ -77,4 +79,4 @@ if __name__ == "__main__":
             sys.exit(f'no part "{name}"; there are {", ".join(parts)}')
         began = time.monotonic()
         parts[name]()
-        print(f"{name}: {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
+        say(f"{name}: {(time.monotonic() - began) / 60:.1f} minutes")

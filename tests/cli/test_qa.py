@@ -50,7 +50,7 @@ def test_stress_writes_curves_and_figures(floatlens: Run, tmp_path: Path) -> Non
     assert set(curves["test"]) == {"noise", "position", "distractor", "layout", "order", "masks"}
     own = curves[(curves["test"] == "position") & (curves["data"] == "scale:rag:documents=4")]
     assert own["x"].tolist() == [0, 3]
-    assert set(curves["n"]) == {4}
+    assert set(own["n"]) == {4}
     assert "same answer in two orders" in shown
     drawn = {path.name for path in (out / "figures").glob("*.png")}
     assert drawn == {f"stress-{test}.png" for test in set(curves["test"])}
