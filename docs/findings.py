@@ -3,7 +3,8 @@
     .venv/bin/python docs/findings.py            # or: make findings; resumable
     .venv/bin/python docs/findings.py smollm2    # one part: qa, stress or smollm2
 
-Runs go to runs/findings (not kept in the repository), tables and figures to docs/findings. Every part says how long it took.
+Runs go to runs/findings (not kept in the repository), tables and figures to docs/findings. Every part
+says how long it took.
 """
 
 from __future__ import annotations

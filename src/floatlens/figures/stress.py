@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def _title(data: str, series: str, test: str, *, several: bool) -> str:
 
 
 @styled
-def plot_gain(rows: Sequence[dict[str, object]], metric: str = "accuracy") -> Figure:
+def plot_gain(rows: Sequence[Mapping[Any, Any]], metric: str = "accuracy") -> Figure:
     """Closed book to RAG: for each data set a pair of marks per model, joined by a line as long as the gain.
 
     `rows` are those of `qa.tables.gains` with the model's kind: model, kind, data, metric, before, after.
@@ -102,7 +102,7 @@ def plot_gain(rows: Sequence[dict[str, object]], metric: str = "accuracy") -> Fi
     for i, (model, look) in enumerate(style.items()):
         for row in (row for row in chosen if row["model"] == model):
             at = data.index(str(row["data"])) + 0.17 * (i - (len(style) - 1) / 2)
-            before, after = float(str(row["before"])), float(str(row["after"]))
+            before, after = float(row["before"]), float(row["after"])
             axes.plot([at, at], [before, after], color=look.colour, lw=1.6, ls=look.line["linestyle"], zorder=2)
             axes.plot(at, before, ls="", marker="_", ms=9, color=look.colour, zorder=3)
             axes.plot(at, after, **look.line | {"linestyle": ""}, zorder=3)

@@ -77,7 +77,8 @@ def _curve(
         area = curve.mean() if width is None else np.trapezoid(curve, width) / (width[-1] - width[0])
         return float(area / clean) if clean > 0 else float("nan")
 
-    nothing = Estimate(*(np.asarray(np.nan) for _ in range(4)), np.asarray(0))
+    blank = np.asarray(np.nan)
+    nothing = Estimate(blank, blank, blank, blank, np.asarray(0))
     return Curve(
         *who,
         test,

@@ -69,7 +69,8 @@ def _pairs(group: pd.DataFrame, before: str, after: str) -> pd.DataFrame:
     if not all(column in wide.columns for column in wanted):
         return wide.iloc[:0]
     paired = wide.dropna()
-    return paired.set_axis([f"{m} {'old' if c == before else 'new'}" for m, c in paired.columns], axis=1)
+    side = {before: "old", after: "new"}
+    return paired.set_axis([f"{name[0]} {side[name[1]]}" for name in paired.columns], axis=1)
 
 
 def _of(pair: pd.DataFrame, metric: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
