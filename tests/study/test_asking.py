@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +14,10 @@ from floatlens.config import AskConfig, DecodingConfig, ModelConfig
 from floatlens.errors import FloatlensError
 from floatlens.models.facts import look
 from floatlens.qa import Data, Example, open_data
-from floatlens.qa.answering import Answer
+from floatlens.qa.answering import Answer, Asked
 from floatlens.qa.metrics import score
-from floatlens.study import AnswerRecord, RunFolder
-from floatlens.study.asking import Condition, Subject, Task, count_items, manifest_of, run_items, subjects
+from floatlens.study import AnswerRecord, RunFolder, asking
+from floatlens.study.asking import AskTask, Condition, Subject, count_items, manifest_of, run_items, subjects
 from floatlens.study.records import read_records
 from floatlens.study.workers import Workers, suggest
 
@@ -31,25 +32,33 @@ def closed(example: Example) -> Example:
 CONDITIONS = [Condition("closed", closed), Condition("rag", lambda example: example)]
 
 
+def answer(model: Any, questions: Sequence[Asked], config: AskConfig) -> list[Answer]:
+    """Every question is answered with its id."""
+    return [_answer(asked.example) for asked in questions]
+
+
+def _answer(example: Example) -> Answer:
+    if "bad" in example.question:
+        return Answer("failed", error="it is bad")
+    return Answer("done", example.id, score(example.id, example.answers), "0" * 16, 5, 0)
+
+
 class Fake(Workers):
-    """Answers every question with its id, without a model, and remembers what it was asked."""
+    """Works without a model, and remembers what it was given."""
 
     def __init__(self, stop_after: int | None = None) -> None:
         super().__init__(1)
-        self.tasks: list[Task] = []
+        self.tasks: list[AskTask] = []
         self.stop_after = stop_after
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, list[Answer]]]:
+    def run(self, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         for task in tasks:
             if len(self.tasks) == self.stop_after:
                 raise KeyboardInterrupt
             self.tasks.append(task)
-            yield task, [self._answer(item.asked.example) for item in task.items]
-
-    def _answer(self, example: Example) -> Answer:
-        if "bad" in example.question:
-            return Answer("failed", error="it is bad")
-        return Answer("done", example.id, score(example.id, example.answers), "0" * 16, 5, 0)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(asking, "ask", answer)
+                yield task, task.perform(SimpleNamespace(get=lambda model: None))
 
 
 @pytest.fixture(scope="module")

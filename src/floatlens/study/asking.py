@@ -16,7 +16,7 @@ from floatlens.decoding.registry import Sampler, read_settings, sampler_for
 from floatlens.decoding.registry import samplers as all_samplers
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.prompts import load_template
-from floatlens.qa.answering import Answer, Asked
+from floatlens.qa.answering import Answer, Asked, ask
 from floatlens.study.records import AnswerRecord
 
 if TYPE_CHECKING:
@@ -25,20 +25,9 @@ if TYPE_CHECKING:
     from floatlens.qa import Data, Example
     from floatlens.qa.first_mask import Appended
     from floatlens.study.folder import RunFolder
-    from floatlens.study.workers import Workers
+    from floatlens.study.workers import Executor, Holder
 
-__all__ = [
-    "FREE",
-    "Condition",
-    "Item",
-    "Subject",
-    "Task",
-    "count_items",
-    "items",
-    "manifest_of",
-    "run_items",
-    "subjects",
-]
+__all__ = ["AskTask", "Condition", "Item", "Subject", "count_items", "items", "manifest_of", "run_items", "subjects"]
 
 T = TypeVar("T")
 FREE = ("versions", "command")
@@ -84,11 +73,19 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Task:
-    """A batch of items of one model: what a worker gets."""
+class AskTask:
+    """A batch of items of one model: what a worker gets. What comes of it are records."""
 
     subject: Subject
     items: tuple[Item, ...]
+
+    def perform(self, holder: Holder) -> list[AnswerRecord]:
+        model = holder.get(self.subject.model)
+        answers = ask(model, [item.asked for item in self.items], self.subject.config)
+        return [_record(item, answer) for item, answer in zip(self.items, answers, strict=True)]
+
+    def failed(self, error: str) -> list[AnswerRecord]:
+        return [_record(item, Answer("failed", error=error)) for item in self.items]
 
 
 # -- before the weights -------------------------------------------------------------------------------------------
@@ -206,7 +203,7 @@ def run_items(
     data: Sequence[Data],
     conditions: Callable[[Data], Sequence[Condition]],
     run: RunFolder[AnswerRecord],
-    workers: Workers,
+    executor: Executor,
     batch: int,
 ) -> Iterator[AnswerRecord]:
     """Ask every question that has no record, and yield its record once it is on disk, in any order.
@@ -216,9 +213,8 @@ def run_items(
     from floatlens.study.tracing import uninterrupted
 
     run.forget(lambda record: record.status == "failed")
-    with workers:
-        for task, answers in workers.run(_tasks(asked, data, conditions, run, batch)):
-            records = [_record(item, answer) for item, answer in zip(task.items, answers, strict=True)]
+    with executor:
+        for _, records in executor.run(_tasks(asked, data, conditions, run, batch)):
             with uninterrupted():
                 run.add_all(records)
             yield from records
@@ -230,14 +226,14 @@ def _tasks(
     conditions: Callable[[Data], Sequence[Condition]],
     run: RunFolder[AnswerRecord],
     batch: int,
-) -> Iterator[Task]:
+) -> Iterator[AskTask]:
     """Batches of prompts of like length, from a chunk of items at a time."""
     for subject in asked:
         for chunk in _batches(_open_items(subject, data, conditions, run), _CHUNK):
             ordered = sorted(chunk, key=lambda item: (_appended(item), _length(item), item.name))
             for _, same in groupby(ordered, key=_appended):  # these take another kind of pass
                 for part in _batches(same, batch):
-                    yield Task(subject, part)
+                    yield AskTask(subject, part)
 
 
 def _open_items(

@@ -1,7 +1,8 @@
-"""Who asks the questions: this process, or several that each hold the model. Answers do not depend on which.
+"""Who does the work: this process, or several that each hold a model. Results do not depend on which, nor on order.
 
 Small models on a CPU gain from processes with one thread each; large ones have more to lose in memory. The process that
-started them is the only one that writes. A worker ends when that process is gone, however it went.
+started them is the only one that writes records. A task that fails is tried twice more, by another worker where there
+is one; a worker that dies is replaced. Workers end when the process that started them is gone, however it went.
 """
 
 from __future__ import annotations
@@ -10,27 +11,75 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from floatlens.errors import FloatlensError
 
 if TYPE_CHECKING:
+    from multiprocessing.context import SpawnContext
+    from multiprocessing.process import BaseProcess
+
     from floatlens.config import ModelConfig
     from floatlens.models import LanguageModel
-    from floatlens.qa.answering import Answer
-    from floatlens.study.asking import Task
 
-__all__ = ["Workers", "cores", "suggest"]
+__all__ = ["ATTEMPTS", "Executor", "Holder", "Task", "Workers", "cores", "suggest"]
 
+ATTEMPTS = 3
+"""How often a task is tried before it counts as failed."""
 _SMALL = 300_000_000
 """Weights up to this many bytes on disk make a small model: it is held once per core without a thought."""
 _WORTH = 200
 """Fewer questions than these are answered before a second process has loaded its libraries."""
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Holder:
+    """Holds one model, the last that was asked for."""
+
+    def __init__(self) -> None:
+        self._of: ModelConfig | None = None
+        self._model: LanguageModel | None = None
+
+    def get(self, model: ModelConfig) -> LanguageModel:
+        """The model, loaded now unless it is the one that is held."""
+        from floatlens.models import load
+
+        if self._of != model or self._model is None:
+            self._model = None  # let go of the last one before the next comes
+            options: dict[str, Any] = model.model_dump(exclude={"ref"})
+            self._model, self._of = load(model.ref, **options), model
+        return self._model
+
+
+class Task(Protocol[R_co]):
+    """A piece of work that can be sent to another process."""
+
+    def perform(self, holder: Holder) -> R_co:
+        """Do it with the models of the holder."""
+
+    def failed(self, error: str) -> R_co:
+        """What to put on record when it could not be done."""
+
+
+class Executor(Protocol):
+    """Performs tasks somewhere, and gives each back with what came of it."""
+
+    def __enter__(self) -> Executor: ...
+
+    def __exit__(self, *details: Any) -> None: ...
+
+    def run(self, tasks: Iterable[Task[R]]) -> Iterator[tuple[Task[R], R]]:
+        """Every task with its result, as they come. Tasks are taken from the iterable only as they are needed."""
 
 
 def cores() -> int:
@@ -47,8 +96,6 @@ def suggest(models: Iterable[ModelConfig], questions: int, threads: int | None =
 
 
 def _small_on_cpu(model: ModelConfig) -> bool:
-    from pathlib import Path
-
     import torch
 
     from floatlens.models.names import is_registered_form, resolve_name
@@ -62,95 +109,169 @@ def _small_on_cpu(model: ModelConfig) -> bool:
 
 
 class Workers:
-    """Answers tasks in `count` processes, or in this one. Example: `with Workers(2) as w: list(w.run(tasks))`"""
+    """Performs tasks in `count` processes, or in this one. Example: `with Workers(2) as team: list(team.run(tasks))`
 
-    def __init__(self, count: int = 1) -> None:
+    `threads` is what torch may use in each; if it is not given, the cores are shared out.
+    """
+
+    def __init__(self, count: int = 1, threads: int | None = None) -> None:
         if count < 1:
             raise FloatlensError(f"--workers {count}: expected at least 1")
         self.count = count
-        self._pool: ProcessPoolExecutor | None = None
+        self._threads = threads or max(1, cores() // count)
+        self._team: list[_Worker[Any]] = []
 
     def __enter__(self) -> Workers:
         if self.count > 1:
-            self._pool = ProcessPoolExecutor(
-                self.count,
-                multiprocessing.get_context("spawn"),
-                initializer=_begin,
-                initargs=(max(1, cores() // self.count),),
-            )
+            context = multiprocessing.get_context("spawn")
+            self._team = [_Worker(context, self._threads, number) for number in range(self.count)]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=kind is None, cancel_futures=True)
-            if kind is not None:  # stopped in the middle: what is under way is not waited for
-                for process in list((self._pool._processes or {}).values()):
-                    process.terminate()
+        for worker in self._team:
+            worker.stop(kill=kind is not None)  # stopped in the middle: what is under way is not waited for
+        self._team = []
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, list[Answer]]]:
-        """Every task with its answers, as they come. Tasks are taken from the iterable only as they are needed."""
-        if self._pool is None:
-            holder = _Holder()
-            yield from ((task, holder.answer(task)) for task in tasks)
+    def run(self, tasks: Iterable[Task[R]]) -> Iterator[tuple[Task[R], R]]:
+        if self._team:
+            yield from _Spread(self._team).run(iter(tasks))
             return
-        try:
-            yield from self._spread(self._pool, iter(tasks))
-        except BrokenProcessPool:
-            raise FloatlensError(
-                "a worker process died, for want of memory perhaps; run the same command again to continue, "
-                "with fewer --workers"
-            ) from None
+        holder = Holder()
+        for task in tasks:
+            yield task, _alone(task, holder)
 
-    def _spread(self, pool: ProcessPoolExecutor, tasks: Iterator[Task]) -> Iterator[tuple[Task, list[Answer]]]:
-        running: dict[Future[list[Answer]], Task] = {}
+
+def _alone(task: Task[R], holder: Holder) -> R:
+    """Here and now. What fails alike for everybody is not tried again in the same process."""
+    try:
+        return task.perform(holder)
+    except Exception as error:
+        return task.failed(_said(error))
+
+
+def _said(error: BaseException) -> str:
+    return str(error) if isinstance(error, FloatlensError) else f"{type(error).__name__}: {error}"
+
+
+@dataclass(eq=False)
+class _Pending(Generic[R]):
+    """A task, how often it was tried, and who tried it last."""
+
+    task: Task[R]
+    tried: int = 0
+    errors: list[str] = field(default_factory=list)
+    last: int | None = None
+
+
+class _Spread(Generic[R]):
+    """Gives tasks to a team and takes their results, until there are no more of either."""
+
+    def __init__(self, team: list[_Worker[R]]) -> None:
+        self._team = team
+        self._again: deque[_Pending[R]] = deque()
+
+    def run(self, tasks: Iterator[Task[R]]) -> Iterator[tuple[Task[R], R]]:
         while True:
-            while len(running) < 2 * self.count:  # one under way and one waiting for each
-                task = next(tasks, None)
-                if task is None:
-                    break
-                running[pool.submit(_answer, task)] = task
-            if not running:
+            for worker in self._team:
+                if worker.pending is None and (pending := self._next(worker, tasks)) is not None:
+                    worker.give(pending)
+            busy = [worker for worker in self._team if worker.pending is not None]
+            if not busy:
                 return
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield running.pop(future), future.result()
+            ready = set(wait_for([end for worker in busy for end in (worker.connection, worker.process.sentinel)]))
+            for worker in busy:
+                if worker.connection in ready or worker.process.sentinel in ready:
+                    yield from self._take(worker)
+
+    def _next(self, worker: _Worker[R], tasks: Iterator[Task[R]]) -> _Pending[R] | None:
+        """A task to be tried again that somebody else had, else a new one, else any that is left."""
+        for pending in self._again:
+            if pending.last != worker.number or len(self._team) == 1:
+                self._again.remove(pending)
+                return pending
+        new = next(tasks, None)
+        if new is not None:
+            return _Pending(new)
+        others_busy = any(other.pending is not None for other in self._team)
+        return self._again.popleft() if self._again and not others_busy else None
+
+    def _take(self, worker: _Worker[R]) -> Iterator[tuple[Task[R], R]]:
+        pending = worker.pending
+        assert pending is not None
+        done, result = worker.receive()
+        if done:
+            yield pending.task, result
+            return
+        pending.tried += 1
+        pending.last = worker.number
+        pending.errors.append(str(result))
+        if pending.tried < ATTEMPTS:
+            self._again.append(pending)
+        else:
+            yield pending.task, pending.task.failed(f"{pending.errors[-1]} (tried {ATTEMPTS} times)")
 
 
-class _Holder:
-    """Holds one model, the last that was asked for, and answers with it."""
+class _Worker(Generic[R]):
+    """One process and the pipe to it."""
 
-    def __init__(self) -> None:
-        self._ref: str | None = None
-        self._model: LanguageModel | None = None
+    def __init__(self, context: SpawnContext, threads: int, number: int) -> None:
+        self._context, self._threads, self.number = context, threads, number
+        self.pending: _Pending[R] | None = None
+        self._start()
 
-    def answer(self, task: Task) -> list[Answer]:
-        from floatlens.qa.answering import ask
+    def _start(self) -> None:
+        self.connection: Connection[Any, Any]
+        self.connection, theirs = self._context.Pipe()
+        self.process: BaseProcess = self._context.Process(target=_serve, args=(theirs, self._threads), daemon=True)
+        self.process.start()
+        theirs.close()
 
-        return ask(self._loaded(task.subject.model), [item.asked for item in task.items], task.subject.config)
+    def give(self, pending: _Pending[R]) -> None:
+        self.pending = pending
+        with suppress(OSError):  # of a dead one, which `receive` will find
+            self.connection.send(pending.task)
 
-    def _loaded(self, model: ModelConfig) -> LanguageModel:
-        from floatlens.models import load
+    def receive(self) -> tuple[bool, Any]:
+        """(True, result), or (False, what went wrong); a dead process is replaced."""
+        self.pending = None
+        try:
+            found: tuple[bool, Any] = self.connection.recv()
+            return found
+        except (EOFError, OSError):
+            self.process.join()
+            code = self.process.exitcode
+            self.connection.close()
+            self._start()
+            return False, f"the worker process died (exit code {code}), for want of memory perhaps"
 
-        if self._ref != model.ref or self._model is None:
-            self._model = None  # let go of the last one before the next comes
-            options: dict[str, Any] = model.model_dump(exclude={"ref"})
-            self._model = load(model.ref, **options)
-            self._ref = model.ref
-        return self._model
+    def stop(self, *, kill: bool) -> None:
+        self.connection.close()  # the end of its input
+        if kill:
+            self.process.kill()
+        self.process.join()
 
 
 # -- in a worker process ------------------------------------------------------------------------------------------
 
-_holder = _Holder()
 
-
-def _begin(threads: int) -> None:
-    """Ctrl-C is for the process that writes; torch gets its share of the cores."""
+def _serve(connection: Connection[Any, Any], threads: int) -> None:
+    """Perform one task after another until there are no more. Ctrl-C is for the process that writes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
     torch.set_num_threads(threads)
+    holder = Holder()
+    while True:
+        try:
+            task = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            result: tuple[bool, Any] = (True, task.perform(holder))
+        except Exception as error:
+            result = (False, _said(error))
+        connection.send(result)
 
 
 def _end_with_parent() -> None:
@@ -158,7 +279,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         wait_for([parent.sentinel])
         os._exit(1)
-
-
-def _answer(task: Task) -> list[Answer]:
-    return _holder.answer(task)
