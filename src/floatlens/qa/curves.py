@@ -20,7 +20,7 @@ from floatlens.analysis.intervals import Estimate, estimate, estimate_of
 from floatlens.qa.conditions import TESTS, Point
 from floatlens.qa.metrics import normalise
 
-__all__ = ["Curve", "agreement", "curves", "curves_frame", "robustness_frame"]
+__all__ = ["Curve", "agreement", "curves", "curves_frame", "relative_area", "robustness_frame"]
 
 Floats = NDArray[np.float64]
 
@@ -72,10 +72,7 @@ def _curve(
 
     def summary(values: Floats) -> float:
         mean = values.mean(axis=0)
-        clean = mean[at[reference]]
-        curve = mean[[at[name] for name in names]]
-        area = curve.mean() if width is None else np.trapezoid(curve, width) / (width[-1] - width[0])
-        return float(area / clean) if clean > 0 else float("nan")
+        return relative_area(mean[[at[name] for name in names]], mean[at[reference]], width)
 
     blank = np.asarray(np.nan)
     nothing = Estimate(blank, blank, blank, blank, np.asarray(0))
@@ -89,6 +86,12 @@ def _curve(
         estimate(given[reference].to_numpy(dtype=np.float64)),
         estimate_of(paired, summary) if len(paired) else nothing,
     )
+
+
+def relative_area(curve: Floats, clean: float, width: Floats | None) -> float:
+    """Area of a curve over the width of its axis (its plain mean where there is none) ÷ the clean score; NaN at 0."""
+    area = curve.mean() if width is None else np.trapezoid(curve, width) / (width[-1] - width[0])
+    return float(area / clean) if clean > 0 else float("nan")
 
 
 def agreement(answers: pd.DataFrame, points: Sequence[Point]) -> pd.DataFrame:
