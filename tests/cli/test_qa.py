@@ -94,3 +94,15 @@ def test_mistakes_are_one_line(floatlens: Run, tmp_path: Path, arguments: tuple[
     code, _, err = floatlens(*arguments, "--out", tmp_path / "run", "--limit", "2", *QUICK)
     assert code == 2
     assert message in err.splitlines()[-1]
+
+
+def test_claims_of_runs_of_answers(floatlens: Run, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    models = ("scale:llada", "scale:qwen")
+    code, _, err = floatlens("qa", *models, "--data", "scale:rag:documents=2", "--limit", "9", "--out", out, *QUICK)
+    assert code == 0, err
+    code, shown, _ = floatlens("claims", out)
+    assert code == 0
+    words = " ".join(shown.split())
+    assert "retrieved documents help diffusion" in words
+    assert "not supported" in words or "undecided" in words or "supported" in words

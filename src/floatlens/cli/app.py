@@ -16,6 +16,7 @@ import typer
 
 from floatlens.cli.figures import add_commands
 from floatlens.cli.qa import add_qa
+from floatlens.cli.report import add_report
 from floatlens.cli.scale import scale
 from floatlens.cli.terminal import console, forgiving_streams, say, warnings_shown
 from floatlens.errors import FloatlensError
@@ -258,3 +259,4 @@ def bench(
 
 add_qa(app)
 add_commands(app)
+add_report(app)

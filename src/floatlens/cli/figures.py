@@ -72,15 +72,43 @@ def figures(
 
 
 def claims(runs: Runs, debug: Debug = False) -> None:
-    """Print the verdict on every claim of the paper that the traces of these runs speak of; see docs/claims.md."""
+    """Print the verdict on every claim of the paper that these runs speak of; see docs/claims.md.
+
+    Runs of traces speak of attention, runs of floatlens qa and stress of gains and robustness.
+    """
     from floatlens.verdicts import claims as judge
 
     skipped: dict[str, str] = {}
-    with _walking(runs) as each:
-        found = judge(_told(runs, each), skipped=skipped)
+    asked = [run for run in runs if _is_asked(run)]
+    traced = [run for run in runs if run not in asked]
+    found: list[Claim] = []
+    if traced:
+        with _walking(traced) as each:
+            found = judge(_told(traced, each), skipped=skipped)
+    found += [one for run in asked for one in _of_answers(run)]
     for name, reason in skipped.items():
         say(f"{name}: left out, {reason}")
     console().print(claims_view(found))
+
+
+def _is_asked(run: Path) -> bool:
+    """Whether a folder is a run of answers rather than of traces."""
+    import json
+
+    from floatlens.study import AnswerRecord
+
+    manifest = run / "manifest.json"
+    return manifest.is_file() and json.loads(manifest.read_bytes()).get("kind") in AnswerRecord.runs
+
+
+def _of_answers(run: Path) -> list[Claim]:
+    from floatlens.qa.conditions import TESTS, StressSettings, points
+    from floatlens.study.answers import open_answers
+    from floatlens.verdicts import answer_claims
+
+    answers, manifest = open_answers(run)
+    settings: StressSettings = StressSettings.model_validate(manifest.get("stress", {}))
+    return answer_claims(answers, [point for test in TESTS for point in points(test, settings)])
 
 
 @contextmanager
