@@ -103,6 +103,5 @@ def test_claims_of_runs_of_answers(floatlens: Run, tmp_path: Path) -> None:
     assert code == 0, err
     code, shown, _ = floatlens("claims", out)
     assert code == 0
-    words = " ".join(shown.split())
-    assert "retrieved documents help diffusion" in words
-    assert "not supported" in words or "undecided" in words or "supported" in words
+    assert "help diffusion" in shown
+    assert "gain of diffusion less 2 ×" in " ".join(shown.split())

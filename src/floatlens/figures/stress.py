@@ -39,7 +39,7 @@ def plot_stress(curves: Sequence[Curve], test: str) -> Figure:
     style = looks_of({curve.model: curve.kind == "arm" for curve in found})
     panels = list(dict.fromkeys((curve.data, curve.series) for curve in found))
     rows, columns = grid_shape(len(panels), 3)
-    figure = canvas(max(4.6, 3.1 * columns + 0.6), 1.0 + 2.6 * rows)
+    figure = canvas(max(5.6, 3.1 * columns + 0.6), 1.0 + 2.6 * rows)
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
     for axes, (data, series) in zip(grid.flat, panels, strict=False):
         _panel(axes, [c for c in found if (c.data, c.series) == (data, series)], style)
@@ -51,7 +51,7 @@ def plot_stress(curves: Sequence[Curve], test: str) -> Figure:
     grid[0, 0].set_ylim(-0.03, 1.03)
     legend(figure, style)
     asked = max(int(np.max(curve.scores.n)) for curve in found)
-    corner(figure, f"{TESTS[test].about} Up to {asked} questions a point; bands: 95 % bootstrap intervals.")
+    corner(figure, f"{TESTS[test].about} Up to {asked} questions a point; 95 % bootstrap intervals.")
     return figure
 
 
