@@ -88,7 +88,7 @@ def go(
     with RunFolder.open(out, AnswerRecord) as run:
         manifest, free = manifest_of("qa", who, [data], more, run.manifest)
         run.settle(manifest, free=free)
-        return list(run_items(who, [data], lambda _: CONDITIONS, run, workers, batch))
+        return list(run_items(who, [data], lambda data, subject: CONDITIONS, run, workers, batch))
 
 
 def bare(records: Iterable[AnswerRecord]) -> dict[str, AnswerRecord]:
@@ -164,7 +164,7 @@ def test_processes_give_the_same_records(tmp_path: Path, subject: Subject) -> No
 
 
 def test_a_condition_may_be_for_some_models_and_questions(tmp_path: Path, subject: Subject, data: Data) -> None:
-    def conditions(_: Data) -> list[Condition]:
+    def conditions(data: Data, subject: Subject) -> list[Condition]:
         few = Condition("few", closed, lambda example: example.id in ("q1", "q2"))
         return [few, Condition("arms", closed, kind="arm"), Condition("mdms", closed, kind="mdm")]
 

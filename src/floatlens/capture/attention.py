@@ -6,7 +6,7 @@ every reduction is a matmul that carries 1/Z with it. No (query, key) matrix out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from floatlens.capture.classes import QueryClasses
 from floatlens.capture.mask import HIDDEN, BlockMask
 from floatlens.capture.soften import Workspace, class_columns, soften
 
-__all__ = ["Block", "attend"]
+__all__ = ["Block", "Extra", "attend"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,22 @@ class Block:
         return exp * inverse.unsqueeze(-1)
 
 
+@dataclass(frozen=True)
+class Extra:
+    """A key that stands in no sequence and that queries see beside their own keys.
+
+    `logits` (batch, head, query), −∞ where a query does not see it; `value` (batch or 1, head, dim), None for zero.
+    `took` is told its share of each row, (batch, head, query).
+    """
+
+    logits: Tensor
+    value: Tensor | None = None
+    took: Callable[[Tensor], None] | None = None
+
+
+Extras = Callable[[slice, slice, slice], Sequence[Extra]]
+"""(samples, heads, queries) → the extra keys of a block."""
+
 Edit = Callable[[slice, slice, slice, Tensor], Tensor | None]
 """(samples, heads, queries, values) → what is to be used instead, or None to leave the block as it is, bit for bit."""
 
@@ -67,12 +83,14 @@ def attend(
     needed: NDArray[np.bool_] | None = None,
     edit_logits: Edit | None = None,
     edit_weights: Edit | None = None,
+    extras: Extras | None = None,
 ) -> Tensor:
     """Attention output (batch, query, head, dim), in float32 whatever the model's dtype, then cast back.
 
     query is (batch, head, query, dim); key and value are (batch, kv head, key, dim). Edits get the batch, head and
-    query slices of a block and its logits, or its normalised weights, and return what is to be used instead. With
-    `classes` blocks carry column sums. `needed` (query,) marks the rows whose output is used; others may stay 0.
+    query slices of a block and its logits, or its normalised weights, and return what is to be used instead; `extras`
+    names keys that take a share of each row and stay out of its weights. With `classes` blocks carry column sums.
+    `needed` (query,) marks the rows whose output is used; others may stay 0.
     """
     batch, heads, queries, dim = query.shape
     groups = heads // key.shape[1]
@@ -93,14 +111,21 @@ def attend(
             mask.hide(logits, part.start, part.stop, b, span)
             if edit_logits is not None and (edited := edit_logits(b, span, part, logits)) is not None:
                 logits = edited.clamp_(min=HIDDEN)
+            top = None if extras is None else logits.amax(-1)
             block = Block(b, span, part, *soften(logits, classes, b, part, with_entropy, workspace, finite))
+            added: Tensor | None = None
+            if extras is not None and top is not None:
+                block, added = _beside(block, top, extras(b, span, part), classes)
             if edit_weights is not None and (weights := edit_weights(b, span, part, block.weights())) is not None:
+                added = None if added is None else _follow(added, block, weights)
                 block = _edited(block, weights.contiguous(), classes)
             if needed is None or needed[part].any():
                 mixed = workspace.buffer("mixed", (*block.exp.shape[:3], v.shape[-1]), v.device)
                 flat = (k.shape[0], -1)
                 torch.bmm(block.exp.view(*flat, seen), v[:, :seen], out=mixed.view(*flat, v.shape[-1]))
                 torch.mul(mixed, block.inverse.unsqueeze(-1), out=out[b, span, part])
+                if added is not None:
+                    out[b, span, part] += added
             if visit is not None:
                 visit(block)
     return out.transpose(1, 2).to(query.dtype)
@@ -137,3 +162,38 @@ def _edited(block: Block, weights: Tensor, classes: QueryClasses | None) -> Bloc
     entropy = None if block.entropy is None else torch.special.entr(weights).sum(-1)
     columns = None if classes is None else class_columns(weights, ones, classes, block.batch, block.queries)
     return replace(block, exp=weights, inverse=ones, entropy=entropy, columns=columns)
+
+
+def _beside(
+    block: Block, top: Tensor, extras: Sequence[Extra], classes: QueryClasses | None
+) -> tuple[Block, Tensor | None]:
+    """The block with extra keys in its softmax, and what their values add to its output, (batch, head, query, dim).
+
+    `top` is the largest logit of each row, from which its weights were counted. A row that sees no key sees none here.
+    """
+    if not extras:
+        return block, None
+    own = (top - block.inverse.log()).unsqueeze(-1)  # log-sum-exp of each row; +∞ where it sees nothing
+    beside = torch.stack([extra.logits for extra in extras], dim=-1)
+    total = torch.logsumexp(torch.cat([own, beside], dim=-1), dim=-1, keepdim=True)
+    shares = (beside - total).exp()
+    kept = torch.where(own.isinf(), 1.0, (own - total).exp()).squeeze(-1)
+    inverse = block.inverse * kept
+    added = None
+    for extra, share in zip(extras, shares.unbind(-1), strict=True):
+        if extra.took is not None:
+            extra.took(share)
+        if extra.value is not None:
+            part = share.unsqueeze(-1) * extra.value.unsqueeze(2)
+            added = part if added is None else added + part
+    entropy = block.entropy
+    if entropy is not None:
+        entropy = entropy * kept + torch.special.entr(kept) + torch.special.entr(shares).sum(-1)
+    columns = None if classes is None else class_columns(block.exp, inverse, classes, block.batch, block.queries)
+    return replace(block, inverse=inverse, entropy=entropy, columns=columns), added
+
+
+def _follow(added: Tensor, block: Block, weights: Tensor) -> Tensor:
+    """What extra keys add after an edit of the weights: as much as is left of the row (nothing of an ablated head)."""
+    before = (block.exp.sum(-1) * block.inverse).unsqueeze(-1)
+    return added * torch.where(before > 0, weights.sum(-1, keepdim=True) / before, 1.0)

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from floatlens.capture.probe import Layer
+from floatlens.capture.attention import Extra
+from floatlens.capture.probe import Layer, Shape
 from floatlens.capture.select import Select
+from floatlens.models.base import LanguageModel
 
-__all__ = ["Edit", "Site"]
+__all__ = ["Edit", "Extra", "Site"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Site:
     batch: slice
     heads: slice
     queries: slice
+    trial: bool = False
+    """A look ahead on behalf of another edit: the block comes again, so that nothing is to be counted yet."""
 
     @property
     def step(self) -> int:
@@ -34,12 +38,33 @@ class Edit:
     """Base of all edits. `select` limits an edit to layers, heads and steps; the session sees to it.
 
     `logits` gets natural-log logits after masking (−∞ may be written), `weights` gets normalised rows; both are
-    (batch, head, query, key) and may be changed in place. Return None to leave a block as it is.
+    (batch, head, query, key) and may be changed in place. Return None to leave a block as it is. Edits of logits act
+    before the softmax, edits of weights after it; among each kind the order of the list holds.
     """
 
     select: Select = Select()
     edits_logits: bool = False
     edits_weights: bool = False
+    adds_key: bool = False
+
+    @property
+    def active(self) -> bool:
+        """False for an edit that changes nothing at all: it is then left out, and not a bit differs."""
+        return True
+
+    def prepare(self, model: LanguageModel, shape: Shape) -> None:
+        """Before the first pass: check what was asked for against the model."""
+        self.select.layer_ids(shape.layers)
+        self.select.head_ids(shape.heads)
+        self.select.has_step(0, shape.steps)
+
+    def takes_part(self, layer: Layer, max_steps: int) -> bool:
+        """Whether the edit is told of this pass at all."""
+        return self.select.has_step(layer.state.step, max_steps)
+
+    def acts(self, layer: Layer) -> bool:
+        """Whether this layer's blocks are to be shown to it in this pass; where not, they cost nothing."""
+        return True
 
     def begin_layer(self, layer: Layer) -> None:
         """Before the layer's first block of a pass."""
@@ -47,8 +72,28 @@ class Edit:
     def end_layer(self, layer: Layer) -> None:
         """After the layer's last block."""
 
+    def wants_preview(self, layer: Layer) -> bool:
+        """Whether to compute this layer's attention once more, beforehand, for `preview`."""
+        return False
+
+    def preview(self, layer: Layer, received: Tensor) -> None:
+        """(batch, head, key) that the keys would receive in this pass (see `Gather`) if this edit did nothing.
+
+        Edits of logits, and edits of weights that stand before this one in the list, are already in it.
+        """
+
+    def wants_review(self, layer: Layer) -> bool:
+        return False
+
+    def review(self, layer: Layer, received: Tensor) -> None:
+        """(batch, head, key) that the keys did receive in this pass, after all edits."""
+
     def logits(self, site: Site, logits: Tensor) -> Tensor | None:
         return None
 
     def weights(self, site: Site, weights: Tensor) -> Tensor | None:
+        return None
+
+    def extra(self, site: Site) -> Extra | None:
+        """With `adds_key`: a key that stands in no sequence, for the queries of this block."""
         return None

@@ -19,6 +19,7 @@ from torch import Tensor
 from floatlens.capture.attention import Block
 from floatlens.capture.classes import QueryClasses
 from floatlens.capture.mask import BlockMask
+from floatlens.capture.timeline import Moment
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.traces.schema import BY_PROBE, Variable
 
@@ -64,6 +65,8 @@ class PassState:
     needed: NDArray[np.bool_] | None = None
     """(query,): rows whose output the last layer has to give, where it need not give all."""
     causal: bool = False
+    moment: Moment | None = None
+    """Where the pass stands in its run; known only while edits are at work."""
 
     @property
     def queries(self) -> int:
@@ -110,6 +113,7 @@ class Layer:
     """(batch, head, class, key): attention received from each query class, summed over its queries."""
     entropy: Tensor | None = None
     residual: Tensor | None = None
+    softcap: float | None = None
 
     def add_columns(self, block: Block) -> None:
         """Add the block's column sums to those of every query class that has a query in it."""

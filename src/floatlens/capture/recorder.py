@@ -105,6 +105,8 @@ class Recorder:
     lengths: list[int] = field(default_factory=list)
     committed: list[Committed] = field(default_factory=list)
     variables: dict[str, StepStore] = field(default_factory=dict)
+    edits: tuple[object, ...] = ()
+    """The edits under which this was recorded, those of an `edit` context included."""
 
     def __post_init__(self) -> None:
         self.layers = self.select.layer_ids(self.model.num_layers)

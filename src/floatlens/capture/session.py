@@ -9,23 +9,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from floatlens.capture.attention import Block, attend
-from floatlens.capture.edit import Edit, Site
+from floatlens.capture.edit import Edit, Extra, Site
+from floatlens.capture.gather import Gather
 from floatlens.capture.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.capture.probe import Layer, Layout, PassState, Probe, Shape, make_probes
 from floatlens.capture.recorder import Recorder
 from floatlens.capture.select import Select
 from floatlens.capture.soften import Workspace
+from floatlens.capture.timeline import Timeline
 from floatlens.errors import FloatlensError
 from floatlens.models.base import LanguageModel, Pass
 
-__all__ = ["Session", "capture"]
+__all__ = ["MANY_STEPS", "Session", "ambient_edits", "capture", "installed"]
 
 MANY_STEPS = 1 << 20
 """Upper bound where a caller does not say how many steps there will be."""
@@ -58,11 +62,20 @@ class Session:
     """One capture under way; made by `capture`. `recorder` holds what the probes found, a record per pass."""
 
     def __init__(
-        self, model: LanguageModel, probes: list[Probe], edits: list[Edit], recorder: Recorder, workspace: Workspace
+        self,
+        model: LanguageModel,
+        probes: list[Probe],
+        edits: Sequence[Edit],
+        recorder: Recorder,
+        workspace: Workspace,
+        ambient: bool = False,
     ) -> None:
         self.model = model
         self.probes = probes
-        self.edits = edits
+        self.edits = [edit for edit in edits if edit.active]
+        self.ambient = ambient
+        """Opened by `edit`: it gives way to a capture, which takes its edits over; steps count anew in each run."""
+        self.timeline = Timeline(model) if self.edits else None
         self.recorder = recorder
         self.workspace = workspace
         self.needs = frozenset(need for probe in probes for need in probe.needs)
@@ -74,7 +87,11 @@ class Session:
 
     def begin(self, info: Pass) -> None:
         self._calls = 0
+        moment = None if self.timeline is None else self.timeline.follow(info)
+        if self.ambient and moment is not None:
+            self.recorder.passes = moment.step
         self.state = self.recorder.open_pass(self.model, info)
+        self.state.moment = moment
 
     def end(self) -> None:
         self.recorder.close_pass()
@@ -87,42 +104,65 @@ class Session:
     # -- what a layer asks for ------------------------------------------------------------------------------------
 
     def attention(
-        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: BlockMask, scaling: float, **how: Any
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: BlockMask,
+        scaling: float,
+        softcap: float | None,
     ) -> Tensor:
         layer_idx = getattr(module, "layer_idx", None)
         index = self._calls if layer_idx is None else int(layer_idx)
         self._calls += 1
+        run = partial(attend, query, key, value, mask, scaling=scaling, softcap=softcap, workspace=self.workspace)
         if self.state is None:
-            return attend(query, key, value, mask, scaling=scaling, workspace=self.workspace, **how)
-        layer = Layer(index, query, key, value, mask, scaling, self.state, residual=self._residual)
+            return run()
+        layer = Layer(index, query, key, value, mask, scaling, self.state, residual=self._residual, softcap=softcap)
         watched = self.recorder.wants(layer)
-        edits = [edit for edit in self.edits if _applies(edit, layer, self.model, self.recorder.max_steps)]
-        for edit in edits:
-            edit.begin_layer(layer)
-        visit = self._visitor(layer) if watched else None
-        out = attend(
-            query,
-            key,
-            value,
-            mask,
-            scaling=scaling,
-            workspace=self.workspace,
-            visit=visit,
-            classes=self.state.classes if watched and "columns" in self.needs else None,
+        edits = self._begin_edits(layer, run) if self.edits else []
+        review = Gather(layer) if any(edit.wants_review(layer) for edit in edits) else None
+        columns = watched and "columns" in self.needs
+        out = run(
+            visit=self._visitor(layer, watched, review),
+            classes=self.state.classes if columns else review.classes if review is not None else None,
             needed=self.state.needed if index == self.model.num_layers - 1 else None,
             with_entropy=watched and "entropy" in self.needs,
-            edit_logits=_chain(edits, layer, self.model, "logits"),
-            edit_weights=_chain(edits, layer, self.model, "weights"),
-            **how,
+            **_changes(edits, layer, self.model),
         )
         if watched:
             for probe in self.probes:
                 self.recorder.take(probe, layer)
         for edit in edits:
+            if review is not None and edit.wants_review(layer):
+                edit.review(layer, review.received)
             edit.end_layer(layer)
         return out
 
-    def _visitor(self, layer: Layer) -> Callable[[Block], None]:
+    def _begin_edits(self, layer: Layer, run: Callable[..., Tensor]) -> list[Edit]:
+        """The edits that take part in this layer; those that ask for it have looked ahead.
+
+        A look ahead is a pass over the layer's blocks without values, with every edit of logits but the one that looks,
+        and with the edits of weights that stand before it.
+        """
+        edits = [edit for edit in self.edits if _applies(edit, layer, self.model, self.recorder.max_steps)]
+        for edit in edits:
+            edit.begin_layer(layer)
+        for at, edit in enumerate(edits):
+            if edit.wants_preview(layer):
+                gather = Gather(layer)
+                earlier = [other for other in edits[:at] if other.edits_weights]
+                others = [other for other in edits if other is not edit and not other.edits_weights]
+                unused = np.zeros(layer.state.queries, dtype=bool)
+                changes = _changes([*earlier, *others], layer, self.model, trial=True)
+                run(visit=gather.block, classes=gather.classes, needed=unused, **changes)
+                edit.preview(layer, gather.received)
+        return edits
+
+    def _visitor(self, layer: Layer, watched: bool, review: Gather | None) -> Callable[[Block], None] | None:
+        if not watched:
+            return None if review is None else review.block
         if "entropy" in self.needs:
             layer.entropy = torch.empty(layer.query.shape[:3], device=layer.query.device)
         for probe in self.probes:
@@ -135,17 +175,35 @@ class Session:
                 layer.entropy[block.batch, block.heads, block.queries] = block.entropy
             for probe in self.probes:
                 probe.block(layer, block)
+            if review is not None:
+                review.block(block)
 
         return visit
 
 
 def _applies(edit: Edit, layer: Layer, model: LanguageModel, max_steps: int) -> bool:
-    if layer.index not in edit.select.layer_ids(model.num_layers):
-        return False
-    return edit.select.has_step(layer.state.step, max_steps)
+    return layer.index in edit.select.layer_ids(model.num_layers) and edit.takes_part(layer, max_steps)
 
 
-def _chain(edits: list[Edit], layer: Layer, model: LanguageModel, what: str) -> Any:
+def _changes(edits: Sequence[Edit], layer: Layer, model: LanguageModel, trial: bool = False) -> dict[str, Any]:
+    """What `attend` is to be told of the edits that act on this layer; nothing where none does."""
+    acting = [edit for edit in edits if edit.acts(layer)]
+    if not acting:
+        return {}
+    adding = [edit for edit in acting if edit.adds_key]
+
+    def extras(batch: slice, heads: slice, queries: slice) -> list[Extra]:
+        found = [edit.extra(Site(layer, batch, heads, queries, trial)) for edit in adding]
+        return [extra for extra in found if extra is not None]
+
+    return {
+        "edit_logits": _chain(acting, layer, model, "logits", trial),
+        "edit_weights": _chain(acting, layer, model, "weights", trial),
+        "extras": extras if adding else None,
+    }
+
+
+def _chain(edits: list[Edit], layer: Layer, model: LanguageModel, what: str, trial: bool) -> Any:
     """One function that applies the edits of this layer in order, each to the heads it selects; None without any."""
     active = [edit for edit in edits if getattr(edit, f"edits_{what}")]
     if not active:
@@ -154,7 +212,7 @@ def _chain(edits: list[Edit], layer: Layer, model: LanguageModel, what: str) -> 
     def apply(batch: slice, heads: slice, queries: slice, values: Tensor) -> Tensor | None:
         changed = False
         for edit in active:
-            new = getattr(edit, what)(Site(layer, batch, heads, queries), values.clone())
+            new = getattr(edit, what)(Site(layer, batch, heads, queries, trial), values.clone())
             if new is None:
                 continue
             changed = True
@@ -194,7 +252,7 @@ def _streamed(
     if session is None:
         name = type(module).__name__
         raise FloatlensError(f"{name} runs the streamed attention outside of a capture; reload the model")
-    return session.attention(module, query, key, value, mask, scale, softcap=softcap), None
+    return session.attention(module, query, key, value, mask, scale, softcap), None
 
 
 @contextmanager
@@ -218,29 +276,45 @@ def capture(
     Example: `with capture(model, ["received"]) as rec: model.forward(ids)`
     """
     made = make_probes(probes)
-    if model.module in _SESSIONS:
-        raise FloatlensError(f"{model.ref} is being captured already; end that capture first")
-    for probe in made:
-        probe.prepare(Shape(model.num_layers, model.num_heads, steps, length or model.max_length or 0))
+    chosen = [*ambient_edits(model), *edits]
+    shape = Shape(model.num_layers, model.num_heads, steps, length or model.max_length or 0)
+    for part in made:
+        part.prepare(shape)
+    for edit in edits:
+        edit.prepare(model, shape)
     recorder = Recorder(model, made, layout, select or Select(), steps, length, mean_heads)
-    session = Session(model, made, list(edits), recorder, workspace or Workspace())
+    recorder.edits = tuple(chosen)
+    session = Session(model, made, chosen, recorder, workspace or Workspace())
     with ExitStack() as stack:
         stack.callback(recorder.release)
-        stack.enter_context(_installed(model, session))
+        stack.enter_context(installed(model, session))
         yield recorder
 
 
+def ambient_edits(model: LanguageModel) -> list[Edit]:
+    """The edits of the `edit` context that the model is in; an error while it is being captured."""
+    outer = _SESSIONS.get(model.module)
+    if outer is None:
+        return []
+    if not outer.ambient:
+        raise FloatlensError(f"{model.ref} is being captured already; end that capture first")
+    return outer.edits
+
+
 @contextmanager
-def _installed(model: LanguageModel, session: Session) -> Iterator[None]:
-    """Route the module's attention to the session, and put everything back afterwards."""
+def installed(model: LanguageModel, session: Session) -> Iterator[None]:
+    """Route the module's attention to the session, and put everything back afterwards, an outer session included."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(IMPLEMENTATION, _streamed)
     AttentionMaskInterface.register(IMPLEMENTATION, describe_mask)
     module = model.module
     before = module.config._attn_implementation
+    outer = _SESSIONS.get(module)
     hooks = []
     try:
+        if outer is not None:
+            model.observers.remove(outer)
         for part in module.modules():
             _SESSIONS[part] = session
         if "residual" in session.needs:
@@ -261,6 +335,10 @@ def _installed(model: LanguageModel, session: Session) -> Iterator[None]:
             hook.remove()
         for part in module.modules():
             _SESSIONS.pop(part, None)
+            if outer is not None:
+                _SESSIONS[part] = outer
+        if outer is not None:
+            model.observers.append(outer)
 
 
 def _layers(module: nn.Module) -> list[nn.Module]:

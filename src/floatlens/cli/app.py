@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from floatlens.cli.figures import add_commands
+from floatlens.cli.intervene import add_intervene
 from floatlens.cli.qa import add_qa
 from floatlens.cli.report import add_report
 from floatlens.cli.scale import scale
@@ -258,5 +259,6 @@ def bench(
 
 
 add_qa(app)
+add_intervene(app)
 add_commands(app)
 add_report(app)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from floatlens.qa.examples import Need
     from floatlens.qa.tables import Table
     from floatlens.study import AnswerRecord, RunFolder
-    from floatlens.study.asking import Condition, Subject
+    from floatlens.study.asking import Conditions, Subject
 
 __all__ = ["Plan", "Request", "closed_and_rag", "run", "table_view"]
 
@@ -32,7 +32,7 @@ _SHOWN = 3
 class Request:
     """The arguments that both commands share."""
 
-    kind: Literal["qa", "stress"]
+    kind: Literal["qa", "stress", "intervene"]
     models: Sequence[str]
     data: Sequence[str]
     out: Path
@@ -57,7 +57,7 @@ class Request:
 class Plan:
     """What is asked of every question: the conditions for each data set, what they need, what goes on record."""
 
-    conditions: Callable[[Data], Sequence[Condition]]
+    conditions: Conditions
     need: Sequence[Need]
     manifest: Mapping[str, Any] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ def closed_and_rag(mode: str, corpus: Path | None, top: int, skip_bad: bool) -> 
         more = {"corpus": {**index.facts, "top": top}}
     chosen = [made[name] for name in dict.fromkeys(modes)]
     need: tuple[Need, ...] = ("answers", "documents") if "rag" in modes and corpus is None else ("answers",)
-    return Plan(lambda data: chosen, need, more)
+    return Plan(lambda data, subject: chosen, need, more)
 
 
 def _without_documents(example: Example) -> Example:

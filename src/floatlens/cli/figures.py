@@ -104,9 +104,12 @@ def _is_asked(run: Path) -> bool:
 def _of_answers(run: Path) -> list[Claim]:
     from floatlens.qa.conditions import TESTS, StressSettings, points
     from floatlens.study.answers import open_answers
-    from floatlens.verdicts import answer_claims
+    from floatlens.study.interventions import specs_of
+    from floatlens.verdicts import answer_claims, edit_claims
 
     answers, manifest = open_answers(run)
+    if manifest["kind"] == "intervene":
+        return edit_claims(answers, specs_of(answers))
     settings: StressSettings = StressSettings.model_validate(manifest.get("stress", {}))
     return answer_claims(answers, [point for test in TESTS for point in points(test, settings)])
 

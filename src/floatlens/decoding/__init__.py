@@ -11,4 +11,16 @@ from floatlens.decoding.run import decode, decode_steps, plan, prompt_room
 from floatlens.decoding.settings import Settings
 from floatlens.decoding.step import Decoded, Step
 
-__all__ = ["Canvas", "Decoded", "Sampler", "Settings", "Step", "decode", "decode_steps", "plan", "prompt_room", "register", "samplers"]
+__all__ = [
+    "Canvas",
+    "Decoded",
+    "Sampler",
+    "Settings",
+    "Step",
+    "decode",
+    "decode_steps",
+    "plan",
+    "prompt_room",
+    "register",
+    "samplers",
+]

@@ -11,19 +11,23 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
-from floatlens.decoding import decode, prompt_room
+from floatlens.capture.editing import edit
+from floatlens.decoding import decode, decode_steps, prompt_room
 from floatlens.errors import FloatlensError, FloatlensWarning
 from floatlens.prompts import Prompt, answer_text, build
+from floatlens.qa.edited import EditSpec, divergence, tapped
 from floatlens.qa.first_mask import Appended, first_mask
 from floatlens.qa.metrics import Scores, score
 
 if TYPE_CHECKING:
     from floatlens.config import AskConfig
+    from floatlens.decoding import Decoded
     from floatlens.models import LanguageModel
     from floatlens.qa.examples import Example
 
@@ -32,11 +36,15 @@ __all__ = ["Answer", "Asked", "ask"]
 
 @dataclass(frozen=True)
 class Asked:
-    """A question as it is put: its documents are those that are shown. `appended` asks for one pass over so many masks
-    (or dots) instead of an answer, see `first_mask`."""
+    """A question as it is put: its documents are those that are shown.
+
+    `appended` asks for one pass over so many masks (or dots) instead of an answer, see `first_mask`; `edit` for an
+    answer under an edit of attention.
+    """
 
     example: Example
     appended: Appended | None = None
+    edit: EditSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,8 @@ class Answer:
     prompt: str | None = None
     prompt_tokens: int | None = None
     dropped_documents: int | None = None
+    kl: float | None = None
+    """Under an edit: divergence of the first distribution it can reach from the unedited one, see `edited`."""
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
     error: str | None = None
@@ -62,12 +72,12 @@ def ask(model: LanguageModel, questions: Sequence[Asked], config: AskConfig) -> 
     began = time.perf_counter()
     drafts = [_draft(model, question, config) for question in questions]
     answers = {i: draft for i, draft in enumerate(drafts) if isinstance(draft, Answer)}
-    groups: dict[Appended | None, dict[int, _Draft]] = {}
+    groups: dict[tuple[Appended | None, EditSpec | None], dict[int, _Draft]] = {}
     for i, draft in enumerate(drafts):
         if isinstance(draft, _Draft):
-            groups.setdefault(draft.asked.appended, {})[i] = draft
-    for appended, group in groups.items():
-        answers |= zip(group, _answers(model, list(group.values()), appended, config), strict=True)
+            groups.setdefault((draft.asked.appended, draft.asked.edit), {})[i] = draft
+    for group in groups.values():
+        answers |= zip(group, _answers(model, list(group.values()), config), strict=True)
     each = (time.perf_counter() - began) / max(len(questions), 1)
     return [replace(answers[i], seconds=round(each, 4)) for i in range(len(questions))]
 
@@ -104,24 +114,41 @@ def _draft(model: LanguageModel, asked: Asked, config: AskConfig) -> _Draft | An
     return _Draft(asked, prompt, said)
 
 
-def _answers(
-    model: LanguageModel, drafts: Sequence[_Draft], appended: Appended | None, config: AskConfig
-) -> list[Answer]:
-    """Decode and score; a batch that runs out of memory is done in halves."""
+def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig) -> list[Answer]:
+    """Decode and score drafts that are asked in one way; a batch that runs out of memory is done in halves."""
     try:
-        if appended is not None:
+        if drafts[0].asked.appended is not None:
             return [_one_token(draft, *found) for draft, found in zip(drafts, _masks(model, drafts), strict=True)]
-        ids = [draft.prompt.ids for draft in drafts]
-        decoded = decode(model, ids, sampler=config.decoding.sampler, **config.decoding.settings)
+        decoded, changed = _decode(model, drafts, config)
     except (torch.OutOfMemoryError, MemoryError):
         if len(drafts) == 1:
             why = f"out of memory on {model.device} with one question alone; show fewer documents or write less"
             return [Answer("failed", error=why)]
         half = len(drafts) // 2
-        return [a for part in (drafts[:half], drafts[half:]) for a in _answers(model, part, appended, config)]
+        return [answer for part in (drafts[:half], drafts[half:]) for answer in _answers(model, part, config)]
     assert model.tokenizer is not None  # a prompt was built with it
     said = [answer_text(model.tokenizer, ids) for ids in decoded.answers()]
-    return [_scored(draft, text, config.first_line) for draft, text in zip(drafts, said, strict=True)]
+    scored = [_scored(draft, text, config.first_line) for draft, text in zip(drafts, said, strict=True)]
+    return [replace(answer, kl=kl) for answer, kl in zip(scored, changed, strict=True)]
+
+
+def _decode(
+    model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig
+) -> tuple[Decoded, Sequence[float | None]]:
+    """What the model wrote, and under an edit how far that moved the first distribution it reaches."""
+    ids = [draft.prompt.ids for draft in drafts]
+    how: dict[str, Any] = {"sampler": config.decoding.sampler, **config.decoding.settings}
+    spec = drafts[0].asked.edit
+    if spec is None:
+        return decode(model, ids, **how), [None] * len(drafts)
+    made = spec.build(model)
+    with tapped(model, made.first_step) as plain:
+        for _ in islice(decode_steps(model, ids, **how), made.first_step + 1):
+            pass
+    with edit(model, made), tapped(model, made.first_step) as edited:
+        decoded = decode(model, ids, **how)
+    before, after = (tap.first or [None] * len(drafts) for tap in (plain, edited))
+    return decoded, [divergence(*pair) for pair in zip(before, after, strict=True)]
 
 
 def _masks(model: LanguageModel, drafts: Sequence[_Draft]) -> list[tuple[str, bool]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from floatlens.config import AskConfig, ModelConfig
 from floatlens.decoding.registry import Sampler, read_settings, sampler_for
@@ -23,13 +23,26 @@ if TYPE_CHECKING:
     from floatlens.models import LanguageModel
     from floatlens.models.facts import Facts
     from floatlens.qa import Data, Example
+    from floatlens.qa.edited import EditSpec
     from floatlens.qa.first_mask import Appended
     from floatlens.study.folder import RunFolder
     from floatlens.study.workers import Executor, Holder
 
-__all__ = ["AskTask", "Condition", "Item", "Subject", "count_items", "items", "manifest_of", "run_items", "subjects"]
+__all__ = [
+    "AskTask",
+    "Condition",
+    "Conditions",
+    "Item",
+    "Subject",
+    "count_items",
+    "manifest_of",
+    "run_items",
+    "subjects",
+]
 
 T = TypeVar("T")
+Conditions: TypeAlias = "Callable[[Data, Subject], Sequence[Condition]]"
+"""What is asked of a data set and a model."""
 FREE = ("versions", "command")
 """Keys of a manifest that may change when a run is continued."""
 _CHUNK = 512
@@ -45,6 +58,9 @@ class Condition:
     fits: Callable[[Example], bool] = lambda example: True
     kind: str = "any"
     appended: Appended | None = None
+    edit: EditSpec | None = None
+    traced: int = 0
+    """So many of the first questions are traced as well, see `measuring`."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +86,7 @@ class Item:
     data: str
     condition: str
     asked: Asked
+    traced: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +99,15 @@ class AskTask:
     def perform(self, holder: Holder) -> list[AnswerRecord]:
         model = holder.get(self.subject.model)
         answers = ask(model, [item.asked for item in self.items], self.subject.config)
-        return [_record(item, answer) for item, answer in zip(self.items, answers, strict=True)]
+        records = [_record(item, answer) for item, answer in zip(self.items, answers, strict=True)]
+        return [self._measured(model, *pair) for pair in zip(self.items, records, strict=True)]
+
+    def _measured(self, model: LanguageModel, item: Item, record: AnswerRecord) -> AnswerRecord:
+        if not item.traced or record.status == "failed":
+            return record
+        from floatlens.study.measuring import measure
+
+        return record.model_copy(update={"measured": measure(model, item.asked, self.subject.config)})
 
     def failed(self, error: str) -> list[AnswerRecord]:
         return [_record(item, Answer("failed", error=error)) for item in self.items]
@@ -166,12 +191,12 @@ def _how(config: AskConfig) -> dict[str, Any]:
 # -- the items ----------------------------------------------------------------------------------------------------
 
 
-def items(
-    subject: Subject, data: Sequence[Data], conditions: Callable[[Data], Sequence[Condition]]
+def _items(
+    subject: Subject, data: Sequence[Data], conditions: Conditions
 ) -> Iterator[tuple[str, int, Condition, Example]]:
     """Every item of a model as (data, index, condition, example), streamed; the documents are not made yet."""
     for source in data:
-        chosen = [c for c in conditions(source) if c.kind in ("any", subject.facts.kind)]
+        chosen = [c for c in conditions(source, subject) if c.kind in ("any", subject.facts.kind)]
         for index, example in enumerate(source.examples()):
             for condition in chosen:
                 if condition.fits(example):
@@ -181,13 +206,13 @@ def items(
 def count_items(
     asked: Sequence[Subject],
     data: Sequence[Data],
-    conditions: Callable[[Data], Sequence[Condition]],
+    conditions: Conditions,
     run: RunFolder[AnswerRecord],
 ) -> tuple[int, int]:
     """How many items there are, and how many of them are done."""
     total = done = 0
     for subject in asked:
-        for name, _, condition, example in items(subject, data, conditions):
+        for name, _, condition, example in _items(subject, data, conditions):
             total += 1
             done += run.done(item_name(subject.ref, name, condition.name, example.id))
     return total, done
@@ -201,7 +226,7 @@ def item_name(model: str, data: str, condition: str, id: str) -> str:
 def run_items(
     asked: Sequence[Subject],
     data: Sequence[Data],
-    conditions: Callable[[Data], Sequence[Condition]],
+    conditions: Conditions,
     run: RunFolder[AnswerRecord],
     executor: Executor,
     batch: int,
@@ -223,15 +248,15 @@ def run_items(
 def _tasks(
     asked: Sequence[Subject],
     data: Sequence[Data],
-    conditions: Callable[[Data], Sequence[Condition]],
+    conditions: Conditions,
     run: RunFolder[AnswerRecord],
     batch: int,
 ) -> Iterator[AskTask]:
     """Batches of prompts of like length, from a chunk of items at a time."""
     for subject in asked:
         for chunk in _batches(_open_items(subject, data, conditions, run), _CHUNK):
-            ordered = sorted(chunk, key=lambda item: (_appended(item), _length(item), item.name))
-            for _, same in groupby(ordered, key=_appended):  # these take another kind of pass
+            ordered = sorted(chunk, key=lambda item: (_way(item), _length(item), item.name))
+            for _, same in groupby(ordered, key=_way):
                 for part in _batches(same, batch):
                     yield AskTask(subject, part)
 
@@ -239,14 +264,14 @@ def _tasks(
 def _open_items(
     subject: Subject,
     data: Sequence[Data],
-    conditions: Callable[[Data], Sequence[Condition]],
+    conditions: Conditions,
     run: RunFolder[AnswerRecord],
 ) -> Iterator[Item]:
-    for name, index, condition, example in items(subject, data, conditions):
+    for name, index, condition, example in _items(subject, data, conditions):
         item = item_name(subject.ref, name, condition.name, example.id)
         if not run.done(item):
-            asked = Asked(condition.make(example), condition.appended)
-            yield Item(item, index, subject.ref, name, condition.name, asked)
+            asked = Asked(condition.make(example), condition.appended, condition.edit)
+            yield Item(item, index, subject.ref, name, condition.name, asked, index < condition.traced)
 
 
 def _batches(given: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
@@ -255,9 +280,11 @@ def _batches(given: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
         yield part
 
 
-def _appended(item: Item) -> tuple[int, str]:
-    appended = item.asked.appended
-    return (0, "") if appended is None else (appended.count, appended.fill)
+def _way(item: Item) -> tuple[int, str, str]:
+    """What sets apart the items that cannot share a pass."""
+    appended, edit = item.asked.appended, item.asked.edit
+    words = "" if edit is None else edit.label
+    return (0, "", words) if appended is None else (appended.count, appended.fill, words)
 
 
 def _length(item: Item) -> int:
@@ -283,6 +310,7 @@ def _record(item: Item, answer: Answer) -> AnswerRecord:
         prompt=answer.prompt,
         prompt_tokens=answer.prompt_tokens,
         dropped_documents=answer.dropped_documents,
+        kl=answer.kl,
         retrieved=None if found is None else tuple((str(one["id"]), float(one["score"])) for one in found),
         **scores,
     )

@@ -67,7 +67,7 @@ class AnswerRecord(BaseRecord):
     the question's share of its batch.
     """
 
-    runs = ("qa", "stress")
+    runs = ("qa", "stress", "intervene")
 
     model: str
     data: str
@@ -79,6 +79,10 @@ class AnswerRecord(BaseRecord):
     prompt: str | None = None
     prompt_tokens: int | None = None
     dropped_documents: int | None = None
+    kl: float | None = None
+    """Under an edit: divergence of the first distribution that it can reach from the unedited one."""
+    measured: dict[str, float] | None = None
+    """Of a question that was also traced: drift, absorption, attention moved (see `measuring`)."""
     retrieved: tuple[tuple[str, float], ...] | None = None
     """Ids and scores of the passages that were retrieved, best first."""
 

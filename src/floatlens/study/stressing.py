@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from floatlens.qa.conditions import TESTS, Point, Pool, StressSettings, apply, points, unfit
 from floatlens.qa.first_mask import Appended
-from floatlens.study.asking import Condition
+from floatlens.study.asking import Condition, Conditions, Subject
 
 if TYPE_CHECKING:
     from floatlens.qa import Data, Example
@@ -22,11 +22,11 @@ __all__ = ["stress_conditions"]
 
 def stress_conditions(
     tests: Sequence[str], settings: StressSettings, say: Callable[[str], Any] = lambda message: None
-) -> Callable[[Data], Sequence[Condition]]:
+) -> Conditions:
     """Conditions for each data set, whose pool is read when it is first asked for; `say` is told what does not fit."""
     made: dict[str, Sequence[Condition]] = {}
 
-    def conditions(data: Data) -> Sequence[Condition]:
+    def conditions(data: Data, subject: Subject) -> Sequence[Condition]:
         if data.name not in made:
             made[data.name] = _conditions(data, tests, settings, say)
         return made[data.name]

@@ -8,6 +8,7 @@ The rules, and the history of their changes, stand in docs/claims.md. No torch, 
 
 from floatlens.verdicts.answers import answer_claims
 from floatlens.verdicts.claim import CLAIMS, Claim, Part, Verdict, claims, claims_frame
+from floatlens.verdicts.edits import edit_claims
 from floatlens.verdicts.rules import MARGINS
 
-__all__ = ["CLAIMS", "MARGINS", "Claim", "Part", "Verdict", "answer_claims", "claims", "claims_frame"]
+__all__ = ["CLAIMS", "MARGINS", "Claim", "Part", "Verdict", "answer_claims", "claims", "claims_frame", "edit_claims"]

@@ -35,9 +35,9 @@ def answer_claims(answers: pd.DataFrame, points: Sequence[Point] = ()) -> list[C
     found = []
     for data, own in answers.groupby("data", sort=False):
         kinds = dict(zip(own["model"], own["kind"], strict=True))
-        sides = tuple([model for model, kind in kinds.items() if kind == side] for side in ("mdm", "arm"))
-        if all(sides):
-            found += [*_gain(str(data), own, *sides), *_robust(str(data), own, *sides, points)]
+        mdms, arms = ([model for model, kind in kinds.items() if kind == side] for side in ("mdm", "arm"))
+        if mdms and arms:
+            found += [*_gain(str(data), own, mdms, arms), *_robust(str(data), own, mdms, arms, points)]
     return found
 
 

@@ -1,0 +1,204 @@
+"""`AblateHeads`: chosen heads no longer attend; with `matched_random`, as many others in the same layers instead.
+
+    zero      the head puts out nothing
+    mean      every row becomes the mean row, so that the head puts out its mean over positions, everywhere the same
+    uniform   every row is spread evenly over the keys it can see (what [Wu]'s code does)
+
+The mean is over the real rows of the pass; of an autoregressive model over the rows up to and with each one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from floatlens.capture.edit import Site
+from floatlens.capture.edits.base import Intervention, Need, Rows
+from floatlens.capture.probe import Layer, Shape
+from floatlens.capture.select import Select
+from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.models.base import LanguageModel
+
+__all__ = ["AblateHeads"]
+
+Mode = Literal["zero", "mean", "uniform"]
+Pair = tuple[int, int]
+
+
+class AblateHeads(Intervention):
+    """`AblateHeads([(5, 3), (7, 0)])` by (layer, head), or `AblateHeads(scores=copy, top=8)`, the 8 highest.
+
+    Scores that are NaN are never chosen; of equals the earlier. `strength` a mixes 1 − a of the head's own rows with a
+    of what replaces them. After `prepare`, `chosen` lists the heads that are ablated, the random ones if so asked.
+
+    Example: `fl.AblateHeads(scores=result.estimate("copy").mean, top=4, mode="uniform")`
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"retrieval scores"})
+    edits_weights = True
+
+    def __init__(
+        self,
+        heads: Iterable[Pair] | None = None,
+        *,
+        scores: ArrayLike | None = None,
+        top: int | None = None,
+        mode: Mode = "zero",
+        matched_random: bool = False,
+        seed: int = 0,
+        strength: float = 1.0,
+        select: Select | None = None,
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise FloatlensError(f'AblateHeads: unknown mode "{mode}"{did_you_mean(str(mode), get_args(Mode))}')
+        if (heads is None) == (scores is None) or (scores is None) != (top is None):
+            raise FloatlensError("AblateHeads: give heads=[(layer, head), …], or scores with top=N")
+        self.mode: Mode = mode
+        self.scores = None if scores is None else np.asarray(scores, dtype=np.float64)
+        self.heads = _pairs(heads) if heads is not None else _highest(self.scores, top)
+        self.matched_random, self.seed = matched_random, seed
+        extra: dict[str, Any] = {"matched_random": True, "seed": seed} if matched_random else {}
+        super().__init__(select, strength, heads=list(self.heads), mode=mode, **extra)
+        self.chosen = self.heads
+        self._mean: dict[int, Tensor] = {}
+        self._past: dict[int, tuple[Tensor, Tensor]] = {}
+        self._open: tuple[Tensor, Tensor] | None = None
+        self._prefix: Tensor | None = None
+
+    @property
+    def active(self) -> bool:
+        return super().active and bool(self.heads)
+
+    def control(self, seed: int = 0) -> AblateHeads:
+        """The same number of other heads, in the same layers as far as those have enough."""
+        more: dict[str, Any] = {"mode": self.mode, "strength": self.strength, "select": self.select}
+        return AblateHeads(self.heads, matched_random=True, seed=seed, **more)
+
+    def prepare(self, model: LanguageModel, shape: Shape) -> None:
+        super().prepare(model, shape)
+        if self.scores is not None and self.scores.shape != (shape.layers, shape.heads):
+            wanted = f"{shape.layers} layers × {shape.heads} heads"
+            raise FloatlensError(f"AblateHeads: scores are {self.scores.shape} and {model.ref} has {wanted}")
+        for layer, head in self.heads:
+            if not (0 <= layer < shape.layers and 0 <= head < shape.heads):
+                ends = f"layers end at {shape.layers - 1}, heads at {shape.heads - 1}"
+                raise FloatlensError(f"AblateHeads: there is no head ({layer}, {head}); {ends}")
+        self.chosen = _others(self.heads, shape, self.seed) if self.matched_random else self.heads
+
+    def heads_of(self, layer: Layer) -> tuple[int, ...]:
+        mine = {head for at, head in self.chosen if at == layer.index}
+        return tuple(h for h in super().heads_of(layer) if h in mine)
+
+    def acts(self, layer: Layer) -> bool:
+        running = self.mode == "mean" and layer.state.causal  # its mean runs on over steps that are not changed
+        return bool(self.heads_of(layer)) and (running or super().acts(layer))
+
+    # -- the mean row ---------------------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        self._mean.clear()
+        self._past.clear()
+
+    def wants_preview(self, layer: Layer) -> bool:
+        return self.mode == "mean" and not layer.state.causal and self.acts(layer)
+
+    def preview(self, layer: Layer, received: Tensor) -> None:
+        self._mean[layer.index] = received
+
+    def begin_layer(self, layer: Layer) -> None:
+        super().begin_layer(layer)
+        if self.mode == "mean" and layer.state.causal and self.heads_of(layer):
+            self._open = None
+
+    def weights(self, site: Site, weights: Tensor) -> Tensor | None:
+        if self.mode == "mean" and site.layer.state.causal:
+            self._prefix = self._running(site, weights)
+        return super().weights(site, weights)
+
+    def _running(self, site: Site, weights: Tensor) -> Tensor:
+        """(batch, head, query, key): the mean of the rows up to each one; blocks come in order of their queries."""
+        layer, device = site.layer, weights.device
+        if self._open is None:
+            shape = (*layer.query.shape[:2], layer.key.shape[2])
+            self._open = torch.zeros(shape, device=device), torch.zeros(shape[:2], device=device)
+        sums, counts = self._open
+        if site.queries.start == 0:
+            sums[site.batch, site.heads], counts[site.batch, site.heads] = 0.0, 0.0
+            if layer.state.offset and layer.index in self._past:
+                past, number = self._past[layer.index]
+                sums[site.batch, site.heads, : past.shape[-1]] = past[site.batch, site.heads]
+                counts[site.batch, site.heads] = number[site.batch, site.heads]
+        real = torch.from_numpy(layer.state.real[site.batch, None, site.queries]).to(device)
+        keys = weights.shape[-1]
+        rows = (weights * real[..., None]).cumsum(2) + sums[site.batch, site.heads, None, :keys]
+        number = real.cumsum(2) + counts[site.batch, site.heads, None]
+        sums[site.batch, site.heads, :keys] = rows[:, :, -1]
+        counts[site.batch, site.heads] = number[:, :, -1].float()
+        return rows / number.clamp(min=1)[..., None]
+
+    def end_layer(self, layer: Layer) -> None:
+        if self._open is not None:
+            self._past[layer.index], self._open = self._open, None
+
+    # -- rows -----------------------------------------------------------------------------------------------------
+
+    def change(self, rows: Rows, values: Tensor) -> Tensor | None:
+        if self.mode == "zero":
+            moved = values.sum(-1) * self.strength
+            values *= 1 - self.strength
+            return moved
+        instead = self._instead(rows, values)
+        step = (instead - values).mul_(self.strength)
+        if self.strength == 1:
+            values.copy_(instead)
+        else:
+            values += step
+        return step.abs().sum(-1) / 2
+
+    def _instead(self, rows: Rows, values: Tensor) -> Tensor:
+        if self.mode == "uniform":
+            seen = rows.visible(values.shape[-1]).float()
+            return seen / seen.sum(-1, keepdim=True).clamp(min=1) * values.sum(-1, keepdim=True)
+        if self._prefix is None or not rows.site.layer.state.causal:
+            return rows.pick(self._mean[rows.site.layer.index], values.shape[-1]).expand_as(values)
+        site = rows.site
+        inside = slice(rows.queries.start - site.queries.start, rows.queries.stop - site.queries.start)
+        return self._prefix[:, [h - site.heads.start for h in rows.heads], inside]
+
+
+def _pairs(heads: Iterable[Pair]) -> tuple[Pair, ...]:
+    try:
+        return tuple(sorted({(int(layer), int(head)) for layer, head in heads}))
+    except (TypeError, ValueError):
+        raise FloatlensError("AblateHeads: heads is a list of (layer, head), such as [(5, 3), (7, 0)]") from None
+
+
+def _highest(scores: NDArray[np.float64] | None, top: int | None) -> tuple[Pair, ...]:
+    if scores is None or scores.ndim != 2:
+        raise FloatlensError("AblateHeads: scores are one number per layer and head, (layer, head)")
+    defined = int(np.isfinite(scores).sum())
+    if top is None or not 0 <= top <= defined:
+        raise FloatlensError(f"AblateHeads(top={top}): {defined} heads have a score; give a number from 0 to {defined}")
+    order = np.argsort(np.where(np.isfinite(scores), -scores, np.inf), axis=None, kind="stable")[:top]
+    return tuple(sorted((int(i) // scores.shape[1], int(i) % scores.shape[1]) for i in order))
+
+
+def _others(heads: tuple[Pair, ...], shape: Shape, seed: int) -> tuple[Pair, ...]:
+    """As many heads that are not among the given ones: in the same layers first, the rest anywhere."""
+    free = [(layer, head) for layer in range(shape.layers) for head in range(shape.heads) if (layer, head) not in heads]
+    if len(free) < len(heads):
+        total = shape.layers * shape.heads
+        raise FloatlensError(f"AblateHeads: {len(heads)} of {total} heads leave too few for a random control")
+    random = np.random.default_rng([seed, len(heads)])
+    mixed = [free[i] for i in random.permutation(len(free))]
+    wanted = [layer for layer, _ in heads]
+    taken: list[Pair] = []
+    for layer in sorted(set(wanted)):
+        taken += [pair for pair in mixed if pair[0] == layer][: wanted.count(layer)]
+    rest = [pair for pair in mixed if pair not in taken]
+    return tuple(sorted(taken + rest[: len(heads) - len(taken)]))

@@ -1,0 +1,158 @@
+"""`PinAnchors`: what the anchors of this step hold is moved to where they stood at first; `SwapAnchors` is its control.
+
+Row by row, with totals unchanged: nothing is normalised again, and keys that are neither source nor target keep their
+weights to the last bit. Anchors of a step are found before its rows are mixed, so they cannot float even for one step.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from floatlens.capture.edits.base import Intervention, Need, Rows, moment_of, rows_return
+from floatlens.capture.edits.chance import chances
+from floatlens.capture.edits.rules import AnchorRule, largest
+from floatlens.capture.gather import choosable
+from floatlens.capture.probe import Layer
+from floatlens.capture.select import Select
+from floatlens.errors import FloatlensError, did_you_mean
+
+__all__ = ["PinAnchors", "SwapAnchors"]
+
+To = Literal["step0", "bos"]
+
+
+class PinAnchors(Intervention):
+    """The weight of every current anchor, in each row, goes to the anchors of step 0, or to the first token ("bos").
+
+    Anchors are the `k` keys of each head and layer that receive most (the mean over all real queries; the last row of
+    an autoregressive model), or those of `rule`. Several targets share in proportion to what they received in step 0. A
+    current anchor that is a target keeps its weight. `to="step0"` leaves step 0 alone. A head without an anchor in step
+    0 (possible with zscore), or a row that sees no target, is left as it is.
+
+    Example: `fl.trace(model, prompt="…", edits=[fl.PinAnchors(to="bos")])`
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"anchors", "step 0 anchors"})
+    edits_weights = True
+
+    def __init__(
+        self,
+        to: To = "step0",
+        *,
+        k: int | None = None,
+        rule: str | None = None,
+        strength: float = 1.0,
+        select: Select | None = None,
+    ) -> None:
+        name = type(self).__name__
+        if to not in ("step0", "bos"):
+            raise FloatlensError(f'{name}: "{to}" is no place to move to{did_you_mean(str(to), ("bos", "step0"))}')
+        self.to: To = to
+        self.first_step = 1 if to == "step0" else 0
+        self.rule = AnchorRule.read(name, k, rule)
+        which = {"k": int(self.rule.value)} if rule is None else {"rule": str(self.rule)}
+        super().__init__(select, strength, **{self._says: to}, **which)
+        self._home: dict[int, Tensor] = {}
+        self._moves: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+
+    _says: ClassVar[str] = "to"
+
+    def control(self, seed: int = 0) -> SwapAnchors:
+        k, rule = (int(self.rule.value), None) if "k" in self.settings else (None, str(self.rule))
+        return SwapAnchors(self.to, k=k, rule=rule, strength=self.strength, select=self.select, seed=seed)
+
+    def forget(self) -> None:
+        self._home.clear()
+        self._moves.clear()
+
+    def wants_preview(self, layer: Layer) -> bool:
+        step = moment_of(layer).step
+        return self.acts_in(step) or (step == 0 and self.to == "step0")
+
+    def preview(self, layer: Layer, received: Tensor) -> None:
+        """Note from where to where this step moves: sources (batch, head, key) bool, shares of the targets."""
+        moment, there = moment_of(layer), choosable(layer)
+        anchors = self.rule.find(repr(self), received, there)
+        if moment.step == 0 and self.to == "step0":
+            self._home[layer.index] = _shares(anchors, received)
+        if not self.acts_in(moment.step):
+            return
+        home = _first(layer, received) if self.to == "bos" else self._home[layer.index]
+        home = torch.nn.functional.pad(home, (0, received.shape[-1] - home.shape[-1]))
+        sources = anchors & (home == 0) & (home > 0).any(-1, keepdim=True)
+        if not rows_return(layer):
+            self._moves.pop((layer.index, moment.step - 1), None)
+        self._moves[layer.index, moment.step] = sources, self.targets(layer, home, anchors, there)
+
+    def targets(self, layer: Layer, home: Tensor, anchors: Tensor, there: Tensor) -> Tensor:
+        """(batch, head, key): the share of what is moved that each key gets."""
+        return home
+
+    def change(self, rows: Rows, values: Tensor) -> Tensor | None:
+        keys = values.shape[-1]
+        sources, shares = (rows.pick(x, keys) for x in self._moves[rows.site.layer.index, rows.step])
+        if rows.partial:
+            shares = shares * rows.visible(keys)
+            shares = shares / shares.sum(-1, keepdim=True).clamp(min=torch.finfo(shares.dtype).tiny)
+            sources = sources & (shares > 0).any(-1, keepdim=True)
+        taken = values * sources
+        if self.strength < 1:
+            taken *= self.strength
+        moved = taken.sum(-1, keepdim=True)
+        values -= taken
+        values += moved * shares
+        return moved.squeeze(-1)
+
+
+def _shares(keys: Tensor, received: Tensor) -> Tensor:
+    """Chosen keys with what they received, as shares of 1; all 0 where none is chosen."""
+    held = received * keys
+    return held / held.sum(-1, keepdim=True).clamp(min=torch.finfo(held.dtype).tiny)
+
+
+def _first(layer: Layer, received: Tensor) -> Tensor:
+    """All on each sample's first real token."""
+    first = torch.from_numpy(moment_of(layer).first).to(received.device)
+    return torch.zeros_like(received).scatter_(-1, first[:, None, None].expand(-1, received.shape[1], 1), 1.0)
+
+
+class SwapAnchors(PinAnchors):
+    """The control of `PinAnchors(to=like)`: the same masses from the same keys, to random keys that are no anchors.
+
+    There are as many random keys as the pin has targets, and they share in the same proportions; they are drawn anew
+    for each head, layer and step among the keys that are anchors neither now nor in step 0.
+    """
+
+    _says: ClassVar[str] = "like"
+
+    def __init__(
+        self,
+        like: To = "step0",
+        *,
+        k: int | None = None,
+        rule: str | None = None,
+        strength: float = 1.0,
+        select: Select | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(like, k=k, rule=rule, strength=strength, select=select)
+        self.seed = seed
+        self.settings["seed"] = seed
+
+    def control(self, seed: int = 0) -> SwapAnchors:
+        raise FloatlensError("SwapAnchors is itself a control; ask PinAnchors for it")
+
+    def targets(self, layer: Layer, home: Tensor, anchors: Tensor, there: Tensor) -> Tensor:
+        moment = moment_of(layer)
+        count = (home > 0).sum(-1)
+        free = there[:, None] & ~anchors & (home == 0)
+        if bool(((free.sum(-1) < count) & there.any(-1, keepdim=True)).any()):
+            raise FloatlensError(f"{self!r}: too few keys are left besides the anchors; give a smaller k")
+        drawn = chances(moment, self.seed, home.shape[1], layer.index, moment.step).to(home.device)
+        chosen = largest(drawn.masked_fill(~free, -torch.inf), count)
+        shares = torch.zeros_like(home)
+        shares[chosen] = home[home > 0]  # both run through heads in the same order, with as many keys in each
+        return shares

@@ -1,0 +1,103 @@
+"""Where a pass stands in its run: which step it is, and in which step each of its rows was first computed.
+
+A run is one decoding of one batch. Nobody announces it, so that it is read off the passes themselves: a pass goes on
+with a run if it follows from the pass before it. Only edits ask for this; a capture without edits never comes here.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatlens.models.base import LanguageModel, Pass
+
+__all__ = ["Moment", "Run", "Timeline"]
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One decoding; compared by identity. `marks` has a number per sample that only its own first tokens decide."""
+
+    marks: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """One pass of a run. `ids` and `real` are (batch, key); ids of keys that were cached before the run are -1."""
+
+    run: Run
+    step: int
+    born: Ints
+    """(query,): the step that first computed each row. A row is edited as in that step, whenever it is computed."""
+    ids: Ints
+    real: Bools
+    cached: bool
+
+    @cached_property
+    def first(self) -> Ints:
+        """(batch,): column of each sample's first real token."""
+        return np.asarray(self.real.argmax(1))
+
+
+class Timeline:
+    """Follows the passes of one model."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._causal = model.kind == "arm"
+        self._mask_id = model.mask_id
+        self._last: Moment | None = None
+
+    def restart(self) -> None:
+        """Whatever comes next begins a run."""
+        self._last = None
+
+    def follow(self, info: Pass) -> Moment:
+        """The place of the pass that is about to run.
+
+        An autoregressive pass goes on with a run if its cache holds that run's keys, or, without a cache, if it repeats
+        the sequence with one column more. A diffusion pass does if every token that stood still stands: masks may have
+        been filled, or not.
+        """
+        ids = info.ids.cpu().numpy().astype(np.int64)
+        keys = info.offset + ids.shape[1]
+        real = np.ones((len(ids), keys), dtype=bool)
+        if info.attention_mask is not None:
+            real = info.attention_mask.cpu().numpy().astype(bool)[:, :keys]
+        before = self._last if self._last is not None and self._last.real.shape[0] == len(ids) else None
+        goes_on = before is not None and self._goes_on(before, ids, real, info.offset)
+        if info.offset:
+            known = before.ids if goes_on and before is not None else np.full((len(ids), info.offset), -1)
+            ids = np.concatenate([known, ids], axis=1)
+        self._last = self._next(before if goes_on else None, ids, real, info.offset)
+        return self._last
+
+    def _goes_on(self, before: Moment, ids: Ints, real: Bools, offset: int) -> bool:
+        held = before.ids.shape[1]
+        if offset:
+            return bool(offset == held)
+        if not self._causal:
+            if ids.shape != before.ids.shape or not np.array_equal(real, before.real):
+                return False
+            stood = before.real & (before.ids != self._mask_id)
+            return bool((ids == before.ids)[stood].all())
+        if before.cached or ids.shape[1] != held + 1:
+            return False
+        return np.array_equal(ids[:, :held], before.ids) and np.array_equal(real[:, :held], before.real)
+
+    def _next(self, before: Moment | None, ids: Ints, real: Bools, offset: int) -> Moment:
+        queries = ids.shape[1] - offset
+        if before is None:
+            run = Run(tuple(zlib.crc32(row[there].tobytes()) for row, there in zip(ids, real, strict=True)))
+            return Moment(run, 0, np.zeros(queries, dtype=np.int64), ids, real, bool(offset))
+        step = before.step + 1
+        born = np.full(queries, step, dtype=np.int64)
+        if self._causal and not offset:  # without a cache the rows of earlier steps are computed again
+            born[: len(before.born)] = before.born
+        return Moment(before.run, step, born, ids, real, bool(offset))

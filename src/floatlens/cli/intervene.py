@@ -1,0 +1,165 @@
+"""`floatlens intervene`: the same questions plain, with attention edited, and with a random control of every edit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from floatlens.cli.qa import (
+    Batch,
+    Chat,
+    DataRefs,
+    Debug,
+    Device,
+    Dtype,
+    FirstLine,
+    Format,
+    Limit,
+    Models,
+    Out,
+    Sampler,
+    Seed,
+    Settings,
+    SkipBad,
+    Template,
+    WorkerCount,
+)
+from floatlens.cli.terminal import clean, console, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+__all__ = ["add_intervene"]
+
+_HELP = (
+    "Hold anchors still, take them away, silence heads: does the answer change?\n\n"
+    "Edits: drop_anchors:k=1,5,10 · pin_anchors:to=step0 · sink_token:logit=2 · ablate_heads:top=4,8:mode=zero · "
+    "freeze_layers:layers=0-1. Values with commas are doses, each with its random control; docs/interventions.md says "
+    "what each does. Accuracy, F1 and the divergence of the first token in OUT/tables, figures in OUT/figures. "
+    "Running again continues."
+)
+
+
+def add_intervene(app: typer.Typer) -> None:
+    """Put the command on the command line."""
+    app.command(help=_HELP)(intervene)
+
+
+def intervene(
+    context: typer.Context,
+    models: Models,
+    data: DataRefs,
+    out: Out,
+    edit: Annotated[
+        list[str], typer.Option(metavar="NAME:KEY=VALUES", help="An edit; repeatable.", show_default=False)
+    ],
+    traces: Annotated[
+        int, typer.Option(help="So many of the first questions are traced too: drift, absorption.", min=0)
+    ] = 8,
+    heads_from: Annotated[
+        list[Path] | None,
+        typer.Option(help="Runs of traces to choose retrieval heads from; repeatable.", show_default=False),
+    ] = None,
+    control_seed: Annotated[int, typer.Option(help="Of the random controls.", min=0)] = 0,
+    limit: Limit = None,
+    skip_bad: SkipBad = False,
+    format: Format = None,
+    template: Template = "default",
+    chat: Chat = None,
+    sampler: Sampler = None,
+    settings: Settings = None,
+    seed: Seed = None,
+    first_line: FirstLine = False,
+    batch: Batch = 8,
+    workers: WorkerCount = None,
+    dtype: Dtype = None,
+    device: Device = None,
+    debug: Debug = False,
+) -> None:
+    """See `_HELP`."""
+    from floatlens.cli.asking import Plan, Request, run
+    from floatlens.qa.edited import parse_edit
+    from floatlens.study.intervening import edit_conditions
+
+    specs = [spec for text in edit for spec in parse_edit(text)]
+    conditions = edit_conditions(specs, seed=control_seed, traced=traces, heads=_scores(heads_from or ()))
+    more = {"control_seed": control_seed, "traces": traces, "heads_from": [str(path) for path in heads_from or ()]}
+    request = Request(
+        kind="intervene",
+        models=models,
+        data=data,
+        out=out,
+        limit=limit,
+        skip_bad=skip_bad,
+        format=format,
+        documents=None,
+        template=template,
+        chat=chat,
+        sampler=sampler,
+        settings=settings or (),
+        seed=seed,
+        first_line=first_line,
+        batch=batch,
+        workers=workers,
+        dtype=dtype,
+        device=device,
+        command=["floatlens", *(context.obj or ())],
+    )
+    code, _ = run(request, Plan(conditions, ("answers",), more))
+    if code != 130:
+        publish(out)
+    raise typer.Exit(code)
+
+
+def _scores(runs: Sequence[Path]) -> dict[str, NDArray[Any]]:
+    if not runs:
+        return {}
+    from floatlens.analysis import retrieval_heads
+    from floatlens.analysis.sources import each_trace
+    from floatlens.study.intervening import copy_scores
+
+    return copy_scores(retrieval_heads(each_trace(runs), score="copy"))
+
+
+def publish(out: Path) -> None:
+    """Tables, figures and claims of the run, and a summary on the screen."""
+    from floatlens.study.answers import open_answers
+    from floatlens.study.interventions import publish_interventions
+
+    answers, _ = open_answers(out)
+    if answers.empty:
+        return
+    rows, files = publish_interventions(answers, out)
+    console().print(effects_view(rows))
+    say(f"{len(files)} files in {out / 'tables'} and {out / 'figures'}; verdicts: floatlens claims {out}")
+
+
+def effects_view(rows: pd.DataFrame) -> Table:
+    """A row per edit and control, a column per model: accuracy, and its difference from plain with the interval."""
+    own = rows[rows["metric"] == "accuracy"]
+    models = list(dict.fromkeys(own["model"]))
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
+    table.add_column("accuracy % (less plain)", overflow="fold")
+    for model in models:
+        table.add_column(Text(clean(model)), no_wrap=True)
+    for data in dict.fromkeys(own["data"]):
+        here = own[own["data"] == data]
+        plain = here.groupby("model")["plain"].first()
+        table.add_row(Text(clean(f"plain · {data}"), style="bold"), *(f"{100 * plain[m]:.1f}" for m in models))
+        keys = here[["edit", "settings", "control"]].drop_duplicates().itertuples(index=False)
+        for edit, settings, control in keys:
+            some = here[(here["edit"] == edit) & (here["settings"] == settings) & (here["control"] == control)]
+            cells = {row.model: _cell(row) for row in some.itertuples(index=False)}
+            name = f"{edit} {settings}" + (" (random)" if control else "")
+            table.add_row(Text(clean(name)), *(cells.get(model, "–") for model in models))
+    return table
+
+
+def _cell(row: Any) -> str:
+    return f"{100 * row.edited:.1f} ({100 * row.difference:+.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}])"

@@ -1,0 +1,74 @@
+"""Dose and response: what an edit of attention does to accuracy, beside its random control; a panel per edit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+
+from floatlens.errors import FloatlensError
+from floatlens.figures.parts import grid_shape, outside, reference
+from floatlens.figures.style import GREY, Look, canvas, corner, looks_of, styled
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_interventions"]
+
+_WORDS = {
+    "accuracy": "accuracy, edited less plain",
+    "f1": "F1, edited less plain",
+    "kl": "divergence of the first token (nats)",
+}
+
+
+@styled
+def plot_interventions(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
+    """The difference from plain at every dose, with its interval; controls pale and with crosses.
+
+    `rows` are those of `study.intervening.effects`, of one data set.
+    """
+    own = rows[rows["metric"] == metric]
+    if own.empty:
+        raise FloatlensError(f'no effect on "{metric}" to draw')
+    style = looks_of({model: kind == "arm" for model, kind in zip(own["model"], own["kind"], strict=True)})
+    edits = list(dict.fromkeys(own["edit"]))
+    height, width = grid_shape(len(edits), 3)
+    figure = canvas(max(5.6, 3.2 * width + 0.6), 1.1 + 2.7 * height)
+    grid = figure.subplots(height, width, sharey=True, squeeze=False)
+    for axes, edit in zip(grid.flat, edits, strict=False):
+        _panel(axes, own[own["edit"] == edit], style)
+        axes.set_title(edit)
+    for axes in grid.flat[len(edits) :]:
+        axes.set_visible(False)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(_WORDS[metric])
+    handles = [Line2D([], [], **look.line) for look in style.values()]
+    outside(figure, [*handles, Line2D([], [], ls="", marker="x", color=GREY, label="random control")])
+    corner(figure, f"Up to {int(own['n'].max())} questions; bars: paired 95 % bootstrap intervals over questions.")
+    return figure
+
+
+def _panel(axes: Axes, own: pd.DataFrame, style: dict[str, Look]) -> None:
+    doses = list(dict.fromkeys(own["settings"]))
+    for i, (model, look) in enumerate(style.items()):
+        for control in (True, False):
+            some = own[(own["model"] == model) & (own["control"] == control)]
+            at = np.array([doses.index(one) for one in some["settings"]]) + 0.16 * (i - (len(style) - 1) / 2)
+            spread = np.abs(np.stack([some["difference"] - some["low"], some["high"] - some["difference"]]))
+            how: dict[str, Any] = look.line | {"linestyle": ""}
+            if control:
+                how |= {"marker": "x", "alpha": 0.45, "label": "_control"}
+            axes.errorbar(at, some["difference"], np.nan_to_num(spread), lw=1.2, capsize=2, **how)
+    axes.set_xticks(range(len(doses)), [_shown(dose) for dose in doses])
+    axes.set_xlim(-0.6, len(doses) - 0.4)
+    reference(axes, 0.0)
+
+
+def _shown(settings: str) -> str:
+    """Settings on lines of their own, long lists of heads by their number."""
+    parts = [f"{part.count('.')} heads" if part.startswith("heads=") else part for part in settings.split()]
+    return "\n".join(parts) or "on"

@@ -1,0 +1,46 @@
+"""`floatlens intervene`: a small run from questions to tables, figures and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_a_small_run(floatlens: Run, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = (
+        *("intervene", "scale:qwen", "--data", "scale:rag:documents=2", "--limit", "3", "--out", out),
+        *("--edit", "drop_anchors:k=1", "--edit", "freeze_layers:layers=0-3", "--traces", "1"),
+        *("--set", "gen_length=4", "--workers", "1"),
+    )
+    code, shown, err = floatlens(*command)
+    assert code == 0, err
+    assert "freeze_layers layers=0-3 (random)" in shown
+    effects = pd.read_csv(out / "tables" / "effects.csv")
+    assert set(effects["metric"]) == {"accuracy", "f1", "kl"}
+    assert set(effects["n"]) == {3}
+    found = pd.read_csv(out / "tables" / "measured.csv")
+    assert {"overlap", "speed", "first position", "strongest key", "moved"} == set(found["quantity"])
+    moved = found[(found["quantity"] == "moved") & (found["edit"] == "freeze_layers")]
+    assert (moved["mean"] > 0.05).all()
+    assert {path.name for path in (out / "figures").glob("*.png")} == {
+        "interventions-accuracy.png",
+        "interventions-kl.png",
+    }
+    code, shown, _ = floatlens("claims", out)
+    assert code == 0
+    assert "removing its anchor" in " ".join(shown.split())
+    code, _, err = floatlens(*command)
+    assert "15 of 15 answers on record already" in err
+
+
+def test_mistakes_are_one_line(floatlens: Run, tmp_path: Path) -> None:
+    common = ("intervene", "scale:qwen", "--data", "scale:rag", "--limit", "2", "--out", tmp_path / "run")
+    code, _, err = floatlens(*common, "--edit", "drop")
+    assert (code, 'no edit "drop"' in err) == (2, True)
+    code, _, err = floatlens(*common, "--edit", "ablate_heads:top=2")
+    assert (code, "--heads-from" in err.splitlines()[-1]) == (2, True)

@@ -1,0 +1,98 @@
+"""Edits by name: how they are written, what they build, and how far the first distribution moves."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import floatlens as fl
+from floatlens.config import AskConfig, DecodingConfig
+from floatlens.errors import FloatlensError
+from floatlens.qa.answering import Asked, ask
+from floatlens.qa.edited import EditSpec, divergence, parse_edit, tapped
+from floatlens.scale import questions
+
+CONFIG = AskConfig(decoding=DecodingConfig(settings={"gen_length": 4}))
+EXAMPLES = questions("rag", 3, documents=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("drop_anchors", ["drop_anchors k=1"]),
+        ("drop_anchors:k=1,5", ["drop_anchors k=1", "drop_anchors k=5"]),
+        ("drop_anchors:k=2:strength=0.5,1", ["drop_anchors k=2 strength=0.5", "drop_anchors k=2 strength=1"]),
+        ("pin_anchors:to=bos", ["pin_anchors to=bos k=5"]),
+        ("sink_token:logit=2", ["sink_token logit=2"]),
+        ("freeze_layers:layers=0-1,6-7", ["freeze_layers layers=0-1", "freeze_layers layers=6-7"]),
+    ],
+)
+def test_an_edit_is_written_by_name_and_doses(text: str, labels: list[str]) -> None:
+    specs = parse_edit(text)
+    assert [spec.label for spec in specs] == labels
+    for spec in specs:  # a label can be read back
+        assert parse_edit(":".join(spec.label.split())) == [spec]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("drop_anchor", 'no edit "drop_anchor"; did you mean "drop_anchors"'),
+        ("drop_anchors:q=1", 'drop_anchors has no setting "q"'),
+        ("drop_anchors:k", "k has no value; write k="),
+        ("drop_anchors:k=[1", "is no value; give a number or a word"),
+    ],
+)
+def test_mistakes_are_named(text: str, message: str) -> None:
+    with pytest.raises(FloatlensError) as caught:
+        parse_edit(text)
+    assert message in str(caught.value)
+
+
+def test_divergence_is_kullback_and_leiblers() -> None:
+    p, q = torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0.25, 0.25, 0.5])
+    wanted = 0.5 * math.log(2) + 0.25 * math.log(0.5)
+    assert divergence(p.log(), q.log() + 3) == pytest.approx(wanted)
+    assert divergence(p.log(), p.log()) == 0.0
+    banned = torch.tensor([0.0, -torch.inf, 1.0])
+    assert divergence(banned, banned) == 0.0
+    assert divergence(None, q) is None
+
+
+@pytest.mark.parametrize("ref", ["scale:llada", "scale:qwen"])
+def test_nothing_changes_where_nothing_is_edited(ref: str) -> None:
+    model = fl.load(ref)
+    plain = ask(model, [Asked(e) for e in EXAMPLES], CONFIG)
+    nothing = EditSpec("drop_anchors", (("k", 3), ("strength", 0)))
+    still = ask(model, [Asked(e, None, nothing) for e in EXAMPLES], CONFIG)
+    assert [a.prediction for a in still] == [a.prediction for a in plain]
+    assert [a.kl for a in still] == [0.0] * 3
+    assert [a.kl for a in plain] == [None] * 3
+    mixed = [Asked(EXAMPLES[0]), Asked(EXAMPLES[0], None, parse_edit("freeze_layers:layers=0-3")[0])]
+    one, other = ask(model, mixed, CONFIG)
+    assert one.prediction == plain[0].prediction
+    assert other.kl is not None
+    assert other.kl > 0.1
+
+
+def test_the_first_distribution_is_that_of_a_plain_pass() -> None:
+    model = fl.load("scale:qwen")
+    assert model.tokenizer is not None
+    ids = [model.tokenizer("who is it ?").input_ids, model.tokenizer("where does he live now ?").input_ids]
+    with tapped(model, 0) as tap:
+        fl.decode(model, ids, gen_length=2)
+    for prompt, seen in zip(ids, tap.first, strict=True):
+        assert seen is not None
+        torch.testing.assert_close(seen, model.forward(torch.tensor([prompt]))[0, -1], atol=1e-4, rtol=1e-4)
+    assert "forward" not in vars(model)
+
+
+def test_a_control_is_of_the_same_size_elsewhere() -> None:
+    model = fl.load("scale:qwen")
+    spec = parse_edit("drop_anchors:k=3")[0].controlled(1)
+    assert spec.label == "drop_anchors k=3 (random)"
+    assert isinstance(spec.build(model), fl.DropRandom)
+    with pytest.raises(FloatlensError, match="has no random control"):
+        parse_edit("sink_token:logit=1")[0].controlled(0).build(model)

@@ -1,0 +1,101 @@
+"""Interventions as conditions, and their effects against numbers worked out by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from floatlens.errors import FloatlensError
+from floatlens.qa.edited import parse_edit
+from floatlens.study.intervening import edit_conditions, effects, heads_for, measured
+from floatlens.study.interventions import specs_of
+from floatlens.verdicts import edit_claims
+
+SPECS = [*parse_edit("drop_anchors:k=1,5"), *parse_edit("pin_anchors"), *parse_edit("sink_token:logit=2")]
+
+
+def answers(rates: dict[str, float], n: int = 20, kind: str = "mdm") -> pd.DataFrame:
+    rows: list[dict[str, Any]] = [
+        {
+            "model": "m",
+            "kind": kind,
+            "data": "d",
+            "condition": name,
+            "id": f"q{i}",
+            "accuracy": float(i < round(rate * n)),
+            "f1": 0.5,
+            "kl": None if name == "plain" else 1 - rate,
+            "measured": {"speed": rate, "moved": 0.25} if i < 2 else None,
+        }
+        for name, rate in rates.items()
+        for i in range(n)
+    ]
+    return pd.DataFrame(rows)
+
+
+RATES = {"plain": 1.0, "drop_anchors k=1": 0.5, "drop_anchors k=1 (random)": 0.9, "drop_anchors k=5": 0.25}
+
+
+def test_every_edit_comes_with_its_control() -> None:
+    found = edit_conditions(SPECS, seed=3, traced=2)(None, SimpleNamespace(ref="m"))  # type: ignore[arg-type]
+    names = [condition.name for condition in found]
+    assert names[:3] == ["plain", "drop_anchors k=1", "drop_anchors k=1 (random)"]
+    assert names[-1] == "sink_token logit=2"  # which has none
+    assert [condition.edit.control if condition.edit else None for condition in found[:3]] == [None, None, 3]
+    assert {condition.traced for condition in found} == {2}
+    assert specs_of(answers(dict.fromkeys(names, 1.0))) == SPECS
+
+
+def test_heads_are_chosen_by_score_and_model() -> None:
+    (spec,) = parse_edit("ablate_heads:top=2:mode=mean")
+    scores = {"m": np.array([[0.1, np.nan], [0.9, 0.3]])}
+    chosen = heads_for(spec, "m", scores)
+    assert dict(chosen.settings) == {"heads": ((1, 0), (1, 1)), "mode": "mean"}
+    with pytest.raises(FloatlensError, match="which heads of other retrieve is not known"):
+        heads_for(spec, "other", scores)
+    assert heads_for(SPECS[0], "other", {}) == SPECS[0]
+
+
+def test_effects_are_differences_on_the_same_questions() -> None:
+    rows = effects(answers(RATES), SPECS)
+    drop = rows[(rows["metric"] == "accuracy") & (rows["settings"] == "k=1")]
+    assert drop["difference"].tolist() == pytest.approx([-0.5, -0.1])
+    assert drop["control"].tolist() == [False, True]
+    assert set(drop["n"]) == {20}
+    divergence = rows[(rows["metric"] == "kl") & (rows["settings"] == "k=5")].iloc[0]
+    assert (divergence["plain"], divergence["edited"]) == (0.0, 0.75)
+
+
+def test_measurements_are_of_the_traced_questions() -> None:
+    rows = measured(answers(RATES), SPECS)
+    one = rows[(rows["edit"] == "drop_anchors") & (rows["settings"] == "k=5") & (rows["quantity"] == "speed")].iloc[0]
+    assert (one["mean"], one["n"]) == (0.25, 2)
+    assert "plain" in set(rows["edit"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "edited", "verdict"),
+    [
+        ("arm", 0.2, "supported"),
+        ("arm", 0.9, "not supported"),
+        ("mdm", 0.2, "not supported"),
+        ("mdm", 0.9, "supported"),
+    ],
+)
+def test_removing_anchors_is_judged_beyond_the_control(kind: str, edited: float, verdict: str) -> None:
+    rates = {"plain": 1.0, "drop_anchors k=1": edited, "drop_anchors k=1 (random)": 0.9}
+    (found,) = edit_claims(answers(rates, kind=kind), SPECS)
+    assert (found.id, found.verdict) == (f"{kind}-without-anchors", verdict)
+    assert float(found.parts[0].found.mean) == pytest.approx(0.9 - edited)
+
+
+def test_holding_anchors_is_judged_for_diffusion_models() -> None:
+    names = ("pin_anchors to=step0 k=5", "pin_anchors to=step0 k=5 (random)")
+    rates = {"plain": 1.0, names[0]: 0.1, names[1]: 0.9}
+    (found,) = edit_claims(answers(rates), SPECS)
+    assert (found.id, found.verdict) == ("anchors-held", "supported")
+    assert edit_claims(answers(rates, kind="arm"), SPECS) == []
