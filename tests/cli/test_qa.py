@@ -103,5 +103,5 @@ def test_claims_of_runs_of_answers(floatlens: Run, tmp_path: Path) -> None:
     assert code == 0, err
     code, shown, _ = floatlens("claims", out)
     assert code == 0
-    assert "help diffusion" in shown
-    assert "gain of diffusion less 2 ×" in " ".join(shown.split())
+    for word in ("retrieved", "scale:llada", "against", "gain"):
+        assert word in shown
