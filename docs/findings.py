@@ -30,7 +30,7 @@ GGUF = Path(os.environ.get("FLOATLENS_GGUF") or Path.home() / ".cache/floatlens/
 
 def run(*args: str | Path) -> None:
     """One floatlens command; stops here if it fails."""
-    say(shlex.join(["$ floatlens", *map(str, args)]))
+    say("$ " + shlex.join(["floatlens", *map(str, args)]))
     code = main([str(arg) for arg in args])
     if code:
         sys.exit(code)
