@@ -11,8 +11,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import floatlens as fl
+from floatlens.analysis.qk_picture import qk_picture
 from floatlens.cli import main
-from floatlens.scale import bundled
+from floatlens.scale import bundled, questions
 
 HERE = Path(__file__).parent
 RUNS = HERE.parent / "runs" / "gallery"
@@ -28,7 +30,7 @@ CAPTIONS = {
     "absorption": "**Absorption.** Percent of all attention on the first position, and on the strongest key of each "
     "step; dashed what uniform attention under the same mask would give.",
     "qk": "**Why anchors win.** Their advantage in q·k over the other keys, split into key norm and angle.",
-    "qk_maps": "**One head.** q·k, its cosine and the product of norms, query by key.",
+    "qk_maps": "**One head.** q·k, its cosine and the product of norms, query by key, in a shallow and a deep layer.",
     "token_classes": "**Token classes.** What anchors and attention stand on, beside what the text is made of.",
     "retrieval": "**Retrieval heads.** Copy score by layer and head.",
     "rollout": "**Region flow.** Rollout between regions with the gold document first, fifth and last.",
@@ -59,13 +61,25 @@ def trace_all() -> list[Path]:
     return runs
 
 
+def qk_maps(out: Path) -> None:
+    """q·k of one head in a shallow and a deep layer, first step of one question; four documents, to be legible."""
+    example = questions("rag", 1, documents=4, gold=1, seed=SEED)[0]
+    asked = {"question": example.question, "documents": example.documents, "answers": example.answers}
+    for model in bundled():
+        maps = fl.QK(heatmaps=fl.Select(layers=[2, 6], heads=[0], steps=[0]))
+        traced = fl.trace(fl.load(f"scale:{model}"), **asked, probes=["received", maps], gen_length=8)
+        for layer in (2, 6):
+            figure = fl.plot_qk(qk_picture(traced, layer, 0))
+            figure.savefig(out / f"qk_maps-scale-{model}-layer{layer}-head0.png", dpi=160)
+
+
 def page(pictures: list[Path]) -> str:
     """docs/gallery.md: every picture under the caption of its kind."""
     lines = [
         "# Gallery",
         "",
-        f"What the scale models show on {QUESTIONS} held-out questions for each of three places of the "
-        f"gold document among {DOCUMENTS}. Made by `make gallery`; [findings](findings.md) says what to make of it,",
+        f"What the scale models show on {QUESTIONS} held-out questions for each of three places of the gold document",
+        f"among {DOCUMENTS}. Made by `make gallery`; [findings](findings.md) says what to make of it,",
         "[claims](claims.md) how verdicts come about. `floatlens figures` writes the numbers behind each picture.",
         "",
     ]
@@ -92,4 +106,5 @@ if __name__ == "__main__":
         else:
             path.replace(out / path.name)
     (out / "tables").rmdir()
+    qk_maps(out)
     (HERE / "gallery.md").write_text(page(sorted(out.glob("*.png"))), encoding="utf-8")
