@@ -25,16 +25,24 @@ if TYPE_CHECKING:
     from floatlens.analysis.token_classes import token_classes
     from floatlens.capture import (
         QK,
+        AblateHeads,
         AnswerRows,
+        DropAnchors,
+        DropRandom,
         Edit,
         Entropy,
         Extremes,
         Flow,
+        FreezeLayers,
         Matrix,
+        PinAnchors,
         Probe,
         Received,
         Select,
+        SinkToken,
+        SwapAnchors,
     )
+    from floatlens.capture.editing import edit
     from floatlens.decoding import Decoded, Step, decode, decode_steps, samplers
     from floatlens.errors import FloatlensError, FloatlensWarning
     from floatlens.figures import (
@@ -51,6 +59,7 @@ if TYPE_CHECKING:
     )
     from floatlens.models import LanguageModel, families, load
     from floatlens.prompts import Document, Prompt
+    from floatlens.report import explore
     from floatlens.tracer import trace
     from floatlens.traces import Trace, open_trace
     from floatlens.verdicts import Claim, claims
@@ -60,13 +69,16 @@ __version__ = "0.1.0"
 _ROOMS = {
     "floatlens.analysis": "Anchors Estimate Result absorption analyse anchors drift extremes flow qk retrieval_heads "
     "token_classes",
-    "floatlens.capture": "QK AnswerRows Edit Entropy Extremes Flow Matrix Probe Received Select",
+    "floatlens.capture": "QK AblateHeads AnswerRows DropAnchors DropRandom Edit Entropy Extremes Flow FreezeLayers "
+    "Matrix PinAnchors Probe Received Select SinkToken SwapAnchors",
+    "floatlens.capture.editing": "edit",
     "floatlens.decoding": "Decoded Step decode decode_steps samplers",
     "floatlens.errors": "FloatlensError FloatlensWarning",
     "floatlens.figures": "plot_absorption plot_drift plot_extremes plot_gold_lift plot_qk plot_qk_profile "
     "plot_retrieval plot_rollout plot_summary plot_token_classes",
     "floatlens.models": "LanguageModel families load",
     "floatlens.prompts": "Document Prompt",
+    "floatlens.report": "explore",
     "floatlens.tracer": "trace",
     "floatlens.traces": "Trace open_trace",
     "floatlens.verdicts": "Claim claims",
@@ -75,11 +87,14 @@ _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 __all__ = [
     "QK",
+    "AblateHeads",
     "Anchors",
     "AnswerRows",
     "Claim",
     "Decoded",
     "Document",
+    "DropAnchors",
+    "DropRandom",
     "Edit",
     "Entropy",
     "Estimate",
@@ -87,14 +102,18 @@ __all__ = [
     "FloatlensError",
     "FloatlensWarning",
     "Flow",
+    "FreezeLayers",
     "LanguageModel",
     "Matrix",
+    "PinAnchors",
     "Probe",
     "Prompt",
     "Received",
     "Result",
     "Select",
+    "SinkToken",
     "Step",
+    "SwapAnchors",
     "Trace",
     "absorption",
     "analyse",
@@ -103,6 +122,8 @@ __all__ = [
     "decode",
     "decode_steps",
     "drift",
+    "edit",
+    "explore",
     "extremes",
     "families",
     "flow",

@@ -1,0 +1,97 @@
+"""The top of the report: what was studied, the headline numbers with their intervals, and the verdicts on claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from floatlens.analysis import Estimate, Result
+from floatlens.figures.style import looks
+from floatlens.report.charts import CHARTS
+from floatlens.verdicts import Claim
+
+__all__ = ["claim_rows", "headline", "models"]
+
+_SCALARS = (
+    ("drift", "jaccard", "Overlap of anchors from step to step", "1 is fixed, 0 is new at every step"),
+    ("drift", "slope", "Speed of the strongest token", "positions per step; above 0 is to the right"),
+    ("drift", "distinct", "Tokens that are an anchor at some step", "1 where one token holds attention throughout"),
+    ("drift", "entropy", "Spread of attention", "1 is spread evenly over all tokens"),
+)
+_STRENGTH = "attention on "
+"""How the names begin of what claims measure about strength: attention on a key ÷ what uniform attention gives it."""
+
+
+def models(results: Mapping[str, Result]) -> list[dict[str, Any]]:
+    """Every model in the results: name, colour, kind and how many traces."""
+    groups = [group for result in results.values() for group in result]
+    style = looks(groups)
+    counts: dict[str, int] = {}
+    for result in results.values():
+        for model in result.models:
+            total = sum(group.n for group in result if group.model == model)
+            counts[model] = max(counts.get(model, 0), total)
+    facts = {group.model: group.facts for group in groups}
+    wanted = ("kind", "family", "layers", "heads")
+    return [
+        {"ref": ref, "label": look.label, "colour": look.colour, "arm": look.arm, "n": counts[ref]}
+        | {key: facts[ref].get(key) for key in wanted}
+        for ref, look in style.items()
+    ]
+
+
+def headline(results: Mapping[str, Result], found: Sequence[Claim]) -> list[dict[str, Any]]:
+    """A row per number, with an estimate for each model that has one: those of the drift, and what claims measured."""
+    rows = []
+    parts = [(claim.subject, part) for claim in found for part in claim.parts if part.name.startswith(_STRENGTH)]
+    for title in dict.fromkeys(part.name for _, part in parts):
+        strength = {subject: part.found for subject, part in parts if part.name == title}
+        rows.append(_row(title[0].upper() + title[1:], "1 is no anchor at all", strength, "absorption"))
+    for name, variable, title, hint in _SCALARS:
+        if name in results:
+            values = {g.model: g.estimate(variable) for g in results[name] if variable in g.samples}
+            rows.append(_row(title, hint, values, name))
+    if "flow" in results:
+        for place in dict.fromkeys((g.keys["gold"], g.keys["documents"]) for g in results["flow"] if g.keys["gold"]):
+            held = {
+                g.model: g.estimate("lift_over_uniform")
+                for g in results["flow"]
+                if (g.keys["gold"], g.keys["documents"]) == place
+            }
+            title = f"Gold document ÷ the others, at {place[0]} of {place[1]}"
+            rows.append(_row(title, "over uniform attention; above 1 the answer comes from gold", held, "flow"))
+    return [row for row in rows if row["values"]]
+
+
+def _row(title: str, hint: str, values: Mapping[str, Estimate], section: str) -> dict[str, Any]:
+    numbers = {
+        model: {key: float(getattr(one, key)) for key in ("mean", "low", "high", "n")} for model, one in values.items()
+    }
+    return {"title": title, "hint": hint, "section": section, "values": numbers}
+
+
+def claim_rows(found: Sequence[Claim], shown: Sequence[str]) -> list[dict[str, Any]]:
+    """Every claim with its verdict, the number it hangs on, and the figure to look at (None where it is not shown)."""
+    figures = {chart.name for name in shown for chart in CHARTS.get(name, ())}
+    rows = []
+    for one in found:
+        part = one.deciding
+        rows.append(
+            {
+                "id": one.id,
+                "statement": one.statement,
+                "subject": one.subject,
+                "verdict": one.verdict,
+                "statistic": part.name if part else "",
+                "mean": float(part.found.mean) if part else None,
+                "low": float(part.found.low) if part else None,
+                "high": float(part.found.high) if part else None,
+                "n": int(part.found.n) if part else 0,
+                "limit": part.limit if part else None,
+                "above": part.above if part else True,
+                "changes": one.changes,
+                "parts": [str(each) for each in one.parts],
+                "figure": one.figure if one.figure in figures else None,
+            }
+        )
+    return rows

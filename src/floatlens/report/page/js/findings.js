@@ -1,0 +1,88 @@
+// The top of the report: models, headline numbers, verdicts.
+
+import { el, svg, words } from "./dom.js";
+import { interval, number } from "./format.js";
+
+const KINDS = { arm: "autoregressive", mdm: "masked diffusion" };
+const SIGNS = { supported: "✓", "not supported": "✕", undecided: "?" };
+
+export function dot(model) {
+  const stroke = model.colour === "#000000" ? "currentColor" : model.colour;
+  const fill = model.arm || model.kind === "arm" ? "none" : stroke;
+  return svg("svg", { viewBox: "0 0 12 12", class: "dot", "aria-hidden": "true" }, svg("circle", { cx: 6, cy: 6, r: 4.2, fill, stroke, "stroke-width": 2 }));
+}
+
+export function intro(root, report) {
+  const traces = report.settings.traces;
+  const names = report.models.flatMap((model, i) => [i ? (i === report.models.length - 1 ? " and " : ", ") : "", words(model.label, { class: "name" })]);
+  root.append(`${traces} ${traces === 1 ? "trace" : "traces"} of `, ...names, ".");
+  const tally = {};
+  for (const claim of report.claims) tally[claim.verdict] = (tally[claim.verdict] ?? 0) + 1;
+  const verdicts = Object.keys(SIGNS).filter((verdict) => tally[verdict]).map((verdict) => `${tally[verdict]} ${verdict}`);
+  if (verdicts.length) root.append(` Of ${report.claims.length} verdicts on the paper's claims: ${verdicts.join(", ")}.`);
+}
+
+export function cards(root, report) {
+  for (const model of report.models) {
+    const facts = [KINDS[model.kind] ?? model.kind, `${model.layers} layers × ${model.heads} heads`, `${model.n} ${model.n === 1 ? "trace" : "traces"}`];
+    root.append(el("li", {}, dot(model), el("div", {}, words(model.label, { class: "name" }), el("small", {}, facts.join(" · ")))));
+  }
+}
+
+export function headline(root, report) {
+  const head = el("tr", {}, el("th", { scope: "col" }, "Measured"));
+  for (const model of report.models) head.append(el("th", { scope: "col", class: "number" }, dot(model), " ", words(model.label)));
+  const body = report.headline.map((row) => {
+    const title = el("th", { scope: "row" }, el("a", { href: `#${row.section}` }, row.title), el("small", {}, row.hint));
+    const cells = report.models.map((model) => {
+      const found = row.values[model.ref];
+      if (!found || found.mean === null) return el("td", { class: "number none", "data-label": model.label }, "–");
+      const more = found.low === null ? `n = ${found.n}` : `${interval(found.low, found.high)}, n = ${found.n}`;
+      return el("td", { class: "number", "data-label": model.label, "data-value": found.mean }, el("strong", {}, number(found.mean)), el("small", {}, more));
+    });
+    return el("tr", {}, title, ...cells);
+  });
+  root.append(el("thead", {}, head), el("tbody", {}, ...body));
+}
+
+// The interval of a number beside the limit that decides; the claimed side is tinted.
+function strip(claim) {
+  const known = [claim.low ?? claim.mean, claim.high ?? claim.mean, claim.mean, claim.limit].filter((x) => x !== null);
+  if (claim.mean === null) return el("span", { class: "none" }, "not measured");
+  let [least, most] = [Math.min(...known), Math.max(...known)];
+  const pad = (most - least || Math.abs(most) || 1) * 0.18;
+  [least, most] = [least - pad, most + pad];
+  const x = (value) => 4 + ((value - least) / (most - least)) * 152;
+  const limit = x(claim.limit);
+  const side = claim.above ? { x: limit, width: 158 - limit } : { x: 2, width: limit - 2 };
+  const made = svg("svg", { viewBox: "0 0 160 22", class: "strip", "aria-hidden": "true" });
+  made.append(svg("rect", { ...side, y: 1, height: 20, rx: 2, class: "claimed" }));
+  made.append(svg("line", { x1: limit, x2: limit, y1: 1, y2: 21, class: "limit" }));
+  if (claim.low !== null && claim.high !== null) {
+    made.append(svg("line", { x1: x(claim.low), x2: x(claim.high), y1: 11, y2: 11, class: "span" }));
+  }
+  made.append(svg("circle", { cx: x(claim.mean), cy: 11, r: 4, class: "mean" }));
+  return made;
+}
+
+export function claims(root, report) {
+  const label = new Map(report.models.map((model) => [model.ref, model]));
+  for (const claim of report.claims) {
+    const model = label.get(claim.subject);
+    const badge = el("span", { class: `badge ${claim.verdict.replace(" ", "-")}` }, el("span", { "aria-hidden": "true" }, `${SIGNS[claim.verdict]} `), claim.verdict);
+    const found = el("div", { class: "hangs" });
+    if (claim.statistic) {
+      const where = `${claim.above ? "above" : "below"} ${number(claim.limit)}`;
+      found.append(strip(claim), el("small", {}, `${claim.statistic}: `, el("strong", {}, number(claim.mean)), ` (${interval(claim.low, claim.high)}, n = ${claim.n}); claimed ${where}`));
+    }
+    const more = el("details", {}, el("summary", {}, "parts, and what would change it"), el("ul", {}, ...claim.parts.map((part) => el("li", {}, words(part)))), el("p", {}, words(claim.changes)));
+    const statement = claim.figure ? el("a", { href: `#figure-${claim.figure}` }, claim.statement) : claim.statement;
+    root.append(
+      el("tr", { "data-claim": claim.id, "data-verdict": claim.verdict },
+        el("td", { class: "verdict" }, badge),
+        el("td", { class: "statement" }, statement, more),
+        el("td", { class: "subject" }, model ? dot(model) : null, " ", words(model ? model.label : claim.subject)),
+        el("td", {}, found)),
+    );
+  }
+}

@@ -1,0 +1,109 @@
+// One model in the explorer: its tokens, its two maps and its numbers, all of one trace and one state.
+
+import { el, words } from "./dom.js";
+import { dot } from "./findings.js";
+import { percent, piece } from "./format.js";
+import { Heat } from "./heat.js";
+import { Readout } from "./readout.js";
+import { Tokens } from "./tokens.js";
+
+export class Pane {
+  constructor(model, view, example, state, digits, picked) {
+    Object.assign(this, { model, view, state, picked });
+    this.hovered = null;
+    const point = (key) => this.point(key === null ? null : { key });
+    this.tokens = new Tokens(view, example.titles, (key) => this.pick({ key }), point);
+    this.steps = new Heat(view, "", view.steps.length, (row) => String(view.steps[row]),
+      (row, key) => this.pick({ key, step: row }), (row, key) => this.point(row === null ? null : { key, step: row }));
+    this.layers = new Heat(view, "", view.layers.length, (row) => String(view.layers[row]),
+      (row, key) => this.pick({ key, row: row + 1 }), (row, key) => this.point(row === null ? null : { key, row: row + 1 }));
+    this.readout = new Readout(digits);
+    this.where = el("span", { class: "where" });
+    const thin = [];
+    if (view.steps.length < view.of_steps) thin.push(`${view.steps.length} of ${view.of_steps} steps`);
+    if (view.layers.length < view.of_layers) thin.push(`${view.layers.length} of ${view.of_layers} layers`);
+    const note = thin.length ? el("p", { class: "thin" }, `To keep the page small it holds ${thin.join(" and ")}, evenly spaced.`) : null;
+    this.empty = el("p", { class: "empty", hidden: true }, "These queries ask nothing here: there are none at this step, or none in this kind of model.");
+    const head = el("header", {}, el("h3", {}, dot(model), " ", words(model.label)), this.where);
+    const maps = el("div", { class: "maps" }, this.steps.box, this.layers.box, this.readout.box, note);
+    this.box = el("article", { class: "pane" }, head, this.empty, this.tokens.answer, el("div", { class: "both" }, this.tokens.prompt, maps));
+    this.box.setAttribute("aria-label", model.label);
+    this.watch = new ResizeObserver(() => this.maps());
+    this.watch.observe(this.steps.box);
+  }
+
+  close() {
+    this.watch.disconnect();
+  }
+
+  // Where the shared state is in this trace: a shorter run stays at its last step, a layer it lacks is the nearest.
+  get at() {
+    const step = Math.min(this.state.get("step"), this.view.steps.length - 1);
+    return { group: this.view.group(this.state.get("group")), step, row: this.view.row(this.state.get("layer")) };
+  }
+
+  pick({ key, step, row }) {
+    const changes = {};
+    if (step !== undefined) changes.step = step;
+    if (row !== undefined) changes.layer = this.view.layers[row - 1];
+    this.picked(this, key, changes);
+  }
+
+  point(where) {
+    this.hovered = where;
+    this.numbers();
+  }
+
+  select(key) {
+    this.selected = key;
+    this.tokens.select(key);
+    this.update(false);
+  }
+
+  update(flashing) {
+    const { group, step, row } = this.at;
+    const { view } = this;
+    this.tokens.update(group, step, row, flashing);
+    this.empty.hidden = !Number.isNaN(view.share(group, step, row, view.strongest(group, step, row)));
+    const of = row ? `layer ${view.layers[row - 1]}` : "mean of layers";
+    const done = this.state.get("step") >= view.steps.length ? ", finished" : "";
+    this.where.textContent = `step ${view.steps[step]}${done} · ${of}`;
+    this.maps();
+    this.numbers();
+  }
+
+  maps() {
+    const { group, step, row } = this.at;
+    const { view } = this;
+    const best = view.strongest(group, step, row);
+    const strongest = `strongest now: ${piece(view.tokens[best])} at position ${best}`;
+    const selected = this.selected ?? null;
+    const [top, wide] = [view.top(group, row), view.topOfLayers(group)];
+    const of = row ? `layer ${view.layers[row - 1]}` : "mean of layers";
+    this.steps.caption.textContent = `Steps × positions, ${of} (full colour: ${percent(top, 2)})`;
+    this.layers.caption.textContent = `Layers × positions, step ${view.steps[step]} (full colour: ${percent(wide, 2)})`;
+    this.steps.draw({
+      share: (s, key) => view.share(group, s, row, key),
+      anchor: (s, key) => view.anchor(group, s, row, key),
+      top, selected, cursor: step,
+      spoken: `Attention received by every position at every step, ${of}; ${strongest}`,
+    });
+    this.layers.draw({
+      share: (l, key) => view.share(group, step, l + 1, key),
+      anchor: (l, key) => view.anchor(group, step, l + 1, key),
+      top: wide, selected, cursor: row ? row - 1 : null,
+      spoken: `Attention received by every position in every layer, step ${view.steps[step]}; ${strongest}`,
+    });
+  }
+
+  numbers() {
+    const now = this.at;
+    const { view } = this;
+    if (this.hovered) {
+      const { key, step = now.step, row = now.row } = this.hovered;
+      this.readout.show(view, key, now.group, step, row, "pointed at");
+    } else if (this.selected !== null && this.selected !== undefined) {
+      this.readout.show(view, this.selected, now.group, now.step, now.row, "selected");
+    } else this.readout.show(view, view.strongest(now.group, now.step, now.row), now.group, now.step, now.row, "strongest");
+  }
+}

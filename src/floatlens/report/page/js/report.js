@@ -1,0 +1,40 @@
+// The whole report: what is found at the top, sections with figures and tables, the explorer, the manifests.
+
+import { figures, startDrawing } from "./charts.js";
+import { json } from "./codec.js";
+import { byId, el, words } from "./dom.js";
+import { Explorer } from "./explorer.js";
+import { cards, claims, headline, intro } from "./findings.js";
+import { definitions, manifests } from "./manifest.js";
+import { tables } from "./tables.js";
+import { startTheme } from "./theme.js";
+
+const report = json("report");
+document.title = `floatlens: ${report.models.map((model) => model.label).join(", ")}`;
+startTheme(byId("theme"));
+intro(byId("intro"), report);
+cards(byId("models"), report);
+headline(byId("headline"), report);
+claims(byId("claim-rows"), report);
+byId("no-claims").hidden = report.claims.length > 0;
+const waiting = figures(document, report.sections.flatMap((section) => section.figures));
+definitions(document, report.sections);
+tables(document);
+manifests(byId("manifests"), report);
+for (const [name, reason] of Object.entries(report.skipped)) {
+  byId("skipped").append(el("li", {}, el("strong", {}, name.replace("_", " ")), ": ", words(reason)));
+}
+byId("left-out").hidden = !Object.keys(report.skipped).length;
+// On paper nothing can be opened: what a reader needs to trust the numbers is.
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll(".definition, .run")].filter((one) => !one.open);
+  for (const one of opened) one.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const one of opened) one.open = false;
+});
+new Explorer().ready.then(() => {
+  document.documentElement.dataset.ready = "true";
+  setTimeout(() => startDrawing(waiting), 50); // plotly is large: what can be used already is painted first
+});

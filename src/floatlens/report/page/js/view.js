@@ -1,0 +1,173 @@
+// One trace, unpacked: what stands where, and who gets how much, by step, layer (0 is the mean) and position.
+
+import { codesOf, flag, unpacked, valuesOf } from "./codec.js";
+
+export const ABSENT = 0;
+export const MASK = 1;
+export const TOKEN = 2;
+export const OTHER = 3;
+
+export class View {
+  static async open(name) {
+    const { header, arrays } = await unpacked(name);
+    return new View(header, arrays);
+  }
+
+  constructor(header, arrays) {
+    Object.assign(this, header);
+    this.length = header.ids.length;
+    this.rows = header.layers.length + 1;
+    this.state = arrays.state;
+    this.anchorBits = arrays.anchors;
+    const stride = header.groups.length * this.rows * this.length;
+    this.codes = arrays.share ? codesOf(arrays.share, stride) : null;
+    this.nulls = arrays.null ? codesOf(arrays.null, header.groups.length * this.length) : null;
+    this.values = valuesOf(header.levels);
+    this.goldName = header.gold ? `doc${header.gold}` : null;
+    this.evidenceSet = new Set(header.evidence);
+    this.specialSet = new Set(header.special);
+    this.otherAt = new Map(header.other.map(([step, key, id]) => [step * this.length + key, id]));
+    this.committedAt = new Map();
+    this.commit = new Map();
+    for (const [place, number, sure] of header.committed) {
+      const step = this.heldStep(number);
+      this.commit.set(place, { step, number, sure });
+      if (!this.committedAt.has(step)) this.committedAt.set(step, new Set());
+      this.committedAt.get(step).add(place);
+    }
+    this.tops = new Map();
+  }
+
+  // The held step in which something that happened at a step of the run is shown: the last that is not after it.
+  heldStep(number) {
+    let found = 0;
+    this.steps.forEach((held, i) => {
+      if (held <= number) found = i;
+    });
+    return found;
+  }
+
+  // The place of a group in the arrays; null where it asks nothing in this trace.
+  group(name) {
+    const place = this.groups.indexOf(this.same[name] ?? name);
+    return place < 0 ? null : place;
+  }
+
+  row(layer) {
+    if (layer === "mean") return 0;
+    let best = 0;
+    this.layers.forEach((held, i) => {
+      if (best === 0 || Math.abs(held - layer) < Math.abs(this.layers[best - 1] - layer)) best = i + 1;
+    });
+    return best;
+  }
+
+  place(group, step, row, key) {
+    return ((step * this.groups.length + group) * this.rows + row) * this.length + key;
+  }
+
+  share(group, step, row, key) {
+    if (group === null || !this.codes) return NaN;
+    return this.values[this.codes[this.place(group, step, row, key)]];
+  }
+
+  anchor(group, step, row, key) {
+    return group !== null && Boolean(this.anchorBits) && flag(this.anchorBits, this.place(group, step, row, key)) === 1;
+  }
+
+  uniform(group, step, key) {
+    if (group === null || !this.nulls) return NaN;
+    return this.values[this.nulls[(step * this.groups.length + group) * this.length + key]];
+  }
+
+  stateAt(step, key) {
+    return this.state[step * this.length + key];
+  }
+
+  // The largest share of any step, the end of the colour scale, so that steps can be compared.
+  top(group, row) {
+    const name = `${group}/${row}`;
+    if (!this.tops.has(name)) {
+      let most = 0;
+      for (let step = 0; step < this.steps.length; step += 1) {
+        for (let key = 0; key < this.length; key += 1) {
+          const share = this.share(group, step, row, key);
+          if (share > most) most = share;
+        }
+      }
+      this.tops.set(name, most || 1);
+    }
+    return this.tops.get(name);
+  }
+
+  // Over all layers of one step, for the map of layers.
+  topOfLayers(group) {
+    const name = `${group}/layers`;
+    if (!this.tops.has(name)) {
+      let most = 0;
+      for (let row = 1; row < this.rows; row += 1) most = Math.max(most, this.top(group, row));
+      this.tops.set(name, most || 1);
+    }
+    return this.tops.get(name);
+  }
+
+  rank(group, step, row, key) {
+    const mine = this.share(group, step, row, key);
+    let above = 0;
+    for (let other = 0; other < this.length; other += 1) {
+      if (this.share(group, step, row, other) > mine) above += 1;
+    }
+    return above + 1;
+  }
+
+  strongest(group, step, row) {
+    let best = 0;
+    let most = -1;
+    for (let key = 0; key < this.length; key += 1) {
+      const share = this.share(group, step, row, key);
+      if (share > most) [best, most] = [key, share];
+    }
+    return best;
+  }
+
+  kind(key) {
+    const name = this.regions[this.region_of[key]];
+    if (name.startsWith("doc")) return name === this.goldName ? "gold" : "document";
+    return ["bos", "query", "answer"].includes(name) ? name : "other";
+  }
+
+  regionName(key) {
+    return this.regions[this.region_of[key]];
+  }
+
+  // Stretches of one region: [name, first, last].
+  stretches() {
+    const made = [];
+    for (let key = 0; key < this.length; key += 1) {
+      const name = this.regionName(key);
+      if (made.length && made[made.length - 1][0] === name) made[made.length - 1][2] = key;
+      else made.push([name, key, key]);
+    }
+    return made;
+  }
+
+  // What a token is called in another trace of the same question: region, text, and which of its kind it is there.
+  address(key) {
+    let nth = 0;
+    for (let k = 0; k < key; k += 1) {
+      if (this.region_of[k] === this.region_of[key] && this.tokens[k] === this.tokens[key]) nth += 1;
+    }
+    return { region: this.regionName(key), text: this.tokens[key], nth };
+  }
+
+  find({ region, text, nth }) {
+    let left = nth;
+    for (let k = 0; k < this.length; k += 1) {
+      if (this.regionName(k) === region && this.tokens[k] === text) {
+        if (left === 0) return k;
+        left -= 1;
+      }
+    }
+    return null;
+  }
+}

@@ -1,0 +1,94 @@
+"""A section per analysis: how to read it, its figures, the table behind them and the definition that was used."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from floatlens.analysis import ANALYSES, Result, as_rule
+from floatlens.report.charts import CHARTS
+from floatlens.report.reading import READING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["definition", "sections", "table"]
+
+_TERM = re.compile(r"^(?P<term>[a-z_][\w…, ]*?(?=\s\s)|[a-z]+_\w+(?=\s))\s+(?P<meaning>\S.*)$")
+
+
+def sections(results: Mapping[str, Result]) -> list[dict[str, Any]]:
+    """Everything that a section shows: analyses in the order of `READING`, then others."""
+    made = []
+    for name in [*(known for known in READING if known in results), *(one for one in results if one not in READING)]:
+        result = results[name]
+        if not result.groups:
+            continue
+        title, reading = READING.get(name, (name.replace("_", " ").capitalize(), ""))
+        figures = []
+        for chart in CHARTS.get(name, ()):
+            panels = chart.panels(result)
+            if panels:
+                figures.append({"id": chart.name, "title": chart.title, "width": chart.width, "panels": panels})
+        made.append(
+            {
+                "id": name,
+                "title": title,
+                "reading": reading,
+                "figures": figures,
+                "table": table(result.to_frame()),
+                "definition": definition(result),
+            }
+        )
+    return made
+
+
+def definition(result: Result) -> dict[str, Any]:
+    """What was measured, how and on how many: from the analysis' own words and settings."""
+    registered = ANALYSES.get(result.analysis)
+    summary, terms = _words(inspect.getdoc(registered.measure) or "") if registered else ("", [])
+    settings = dict(result.settings)
+    used: list[tuple[str, str]] = []
+    if "rule" in settings:
+        used.append(("anchor rule", str(as_rule(settings.pop("rule")))))
+    if "group" in settings:
+        used.append(("queries", str(settings.pop("group"))))
+    if used:
+        used.append(("normalisation", "shares of all attention; over the keys they sum to 1"))
+    used += [(key.replace("_", " "), str(value)) for key, value in settings.items()]
+    used += [(f"n, {group.label}", f"{group.n} {'trace' if group.n == 1 else 'traces'}") for group in result]
+    used.append(("intervals", "95 %, bootstrap over traces, seeded; none for a single trace"))
+    return {"summary": summary, "terms": terms, "used": used}
+
+
+def _words(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """Prose and terms of a docstring, without its example."""
+    prose: list[str] = []
+    terms: list[tuple[str, str]] = []
+    for line in text.replace("`", "").splitlines():
+        if line.startswith("Example"):
+            break
+        found = _TERM.match(line)
+        if found:
+            terms.append((found["term"], found["meaning"]))
+        elif line.startswith("   ") and terms:
+            terms[-1] = (terms[-1][0], f"{terms[-1][1]} {line.strip()}")
+        elif line.strip():
+            prose.append(line.strip())
+    return " ".join(prose), terms
+
+
+def table(frame: pd.DataFrame) -> dict[str, Any]:
+    """A frame by columns; numbers at full precision, so that a CSV made from it has the same values."""
+    columns, numeric = [], []
+    for name in frame.columns:
+        column = frame[name]
+        kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else "O"
+        numeric.append(kind in "iuf")
+        missing = column.isna().tolist()
+        columns.append([None if gone else value for gone, value in zip(missing, column.tolist(), strict=True)])
+    return {"names": [str(name) for name in frame.columns], "numeric": numeric, "columns": columns}

@@ -1,0 +1,146 @@
+"""Which traces the explorer shows: the same few questions for every model, spread over the places of the gold document.
+
+Traces are only looked at (sizes and words), no attention is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+from floatlens.analysis.flow import documents_of, gold_of
+from floatlens.figures.style import colours, label_of
+from floatlens.traces import Trace, open_trace
+from floatlens.traces.schema import ALWAYS
+
+__all__ = ["Choice", "Seen", "Shown", "Subject", "choose", "look", "opened"]
+
+Key = tuple[Any, ...]
+_LONGEST = 300  # characters of a question or a title; the whole of it is in the tokens
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a trace is of, without its numbers."""
+
+    source: Trace | Path
+    subject: Key
+    example: Key
+    words: dict[str, Any]
+    model: dict[str, Any]
+    settings: dict[str, str]
+    sizes: dict[str, int]
+
+    def open(self) -> Trace:
+        return self.source if isinstance(self.source, Trace) else opened(open_trace(self.source))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model, or a model under settings that set it apart from the same model in other traces."""
+
+    key: Key
+    label: str
+    model: dict[str, Any]
+    colour: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One trace of the explorer: which subject and which example, by their places."""
+
+    subject: int
+    example: int
+    seen: Seen
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the explorer holds. `left_out` counts the examples that are in the runs and not here."""
+
+    subjects: tuple[Subject, ...]
+    examples: tuple[dict[str, Any], ...]
+    shown: tuple[Shown, ...]
+    left_out: int
+
+
+def opened(trace: Trace) -> Trace:
+    """The same with its small arrays in memory: they are asked for many times, and each time costs a file's reading."""
+    for name in ALWAYS:
+        trace.data[name].load()
+    return trace
+
+
+def look(trace: Trace, file: Path | None = None) -> Seen:
+    """Look at a trace; with its file, it is opened again when it is needed."""
+    attrs = trace.data.attrs
+    prompt, decoding = attrs["prompt"], attrs["decoding"]
+    question, titles, gold = prompt.get("question"), prompt.get("titles") or [], gold_of(trace)
+    settings = {"sampler": str(decoding.get("sampler"))}
+    settings |= {str(key): str(value) for key, value in (decoding.get("settings") or {}).items()}
+    settings["edits"] = json.dumps(attrs.get("edits") or [])
+    if question is None:
+        length = decoding.get("prompt_length", trace.data.sizes["key"])
+        example: Key = ("ids", tuple(trace.data["final"].values[:length].tolist()))
+    else:
+        example = ("question", question, tuple(titles), gold)
+    question = question if question is None else question[:_LONGEST]
+    words = {
+        "question": question,
+        "titles": [title[:_LONGEST] for title in titles],
+        "gold": gold,
+        "documents": len(documents_of(trace)),
+    }
+    sizes = {str(dim): int(size) for dim, size in trace.data.sizes.items()}
+    subject = (trace.model["ref"], tuple(settings.items()))
+    return Seen(file or trace, subject, example, words, trace.model, settings, sizes)
+
+
+def choose(seen: Sequence[Seen], most: int) -> Choice:
+    """At most so many examples: those that most models have, taking turns between the places of the gold document."""
+    subjects = list(dict.fromkeys(one.subject for one in seen))
+    having: dict[Key, dict[Key, Seen]] = {}
+    for one in seen:
+        having.setdefault(one.example, {}).setdefault(one.subject, one)
+    by_condition: dict[Key, list[Key]] = {}
+    for example, held in having.items():
+        words = next(iter(held.values())).words
+        by_condition.setdefault((words["documents"], words["gold"]), []).append(example)
+    for examples in by_condition.values():
+        examples.sort(key=lambda example: -len(having[example]))  # stable: else in the order they came
+    turns = chain.from_iterable(zip_longest(*by_condition.values()))
+    picked = [example for example in turns if example is not None][:most]
+    picked.sort(key=list(having).index)
+    present = [one for one in subjects if any(one in having[example] for example in picked)]
+    shown = tuple(
+        Shown(present.index(subject), place, having[example][subject])
+        for place, example in enumerate(picked)
+        for subject in present
+        if subject in having[example]
+    )
+    words_of = tuple(next(iter(having[example].values())).words for example in picked)
+    return Choice(_subjects(present, seen), words_of, shown, len(having) - len(picked))
+
+
+def _subjects(keys: Sequence[Key], seen: Sequence[Seen]) -> tuple[Subject, ...]:
+    first = {key: next(one for one in seen if one.subject == key) for key in keys}
+    refs = [first[key].model["ref"] for key in keys]
+    colour = colours(list(dict.fromkeys(refs)))
+    found = []
+    for key in keys:
+        one = first[key]
+        ref = one.model["ref"]
+        twins = [first[other].settings for other in keys if other != key and first[other].model["ref"] == ref]
+        label = " · ".join([label_of(ref, refs), *_apart(one.settings, twins)])
+        found.append(Subject(key, label, one.model, colour[ref]))
+    return tuple(found)
+
+
+def _apart(settings: dict[str, str], others: Iterable[dict[str, str]]) -> list[str]:
+    """The settings in which a subject differs from others of the same model."""
+    names = [name for name in settings if any(other.get(name) != settings[name] for other in others)]
+    return [f"{name}={settings[name]}" for name in names]

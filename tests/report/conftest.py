@@ -1,0 +1,75 @@
+"""Runs to report on, made by hand (two models, four questions), and a browser to look at the page with.
+
+Browser tests need playwright and Debian's chromium (or another by FLOATLENS_CHROMIUM); without them they are skipped
+with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from floatlens.report import Made, report
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from reported import MODELS, SAMPLES, make_trace
+from watched import Watched
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A run folder per model: a diffusion model whose anchor moves, an autoregressive one whose anchor stays."""
+    root = tmp_path_factory.mktemp("runs")
+    for name in MODELS:
+        for sample in range(SAMPLES):
+            make_trace(name, sample).save(root / name / "traces" / f"{sample}")
+    return [root / name for name in MODELS]
+
+
+@pytest.fixture(scope="session")
+def made(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The report of both runs."""
+    return report(runs, tmp_path_factory.mktemp("page") / "report.html", examples=3)
+
+
+# -- the browser ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="no browser tests: playwright is not installed")
+    path = os.environ.get("FLOATLENS_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("no browser tests: chromium is not installed (apt-get install chromium)")
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        )
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Callable[..., Watched]]:
+    """`visit(path, fragment="…", width=375)`: the page, loaded; closed when the test ends."""
+    contexts = []
+
+    def open_page(
+        path: Path, *, fragment: str = "", width: int = 1400, height: int = 900, before: str = "", **more: Any
+    ) -> Watched:
+        context = browser.new_context(viewport={"width": width, "height": height}, **more)
+        contexts.append(context)
+        if before:
+            context.add_init_script(before)
+        return Watched(context.new_page()).open(path, fragment)
+
+    yield open_page
+    for context in contexts:
+        context.close()

@@ -1,0 +1,53 @@
+"""A page in a browser, with everything that must not happen on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+class Watched:
+    """Keeps messages on the console, errors and requests; reads what the explorer shows."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def open(self, path: Path, fragment: str = "") -> Watched:
+        """Load the page and wait until the explorer answers."""
+        self.page.goto(path.resolve().as_uri() + fragment)
+        self.page.wait_for_selector("html[data-ready]", state="attached", timeout=30_000)
+        return self
+
+    def go(self, view: str) -> None:
+        """Bring the explorer to a view, as a link would, with nothing selected and no mouse on it."""
+        self.page.mouse.move(5, 5)
+        step = dict(part.split("=") for part in view.split("&"))
+        self.page.evaluate("view => { location.hash = '#explore:' + view; }", view)
+        self.page.wait_for_function(
+            "shown => document.getElementById('explore').dataset.shown === shown", arg=f"{step['e']}/{step['s']}"
+        )
+        count = 2 if "b" in step else 1
+        self.page.wait_for_function("count => document.querySelectorAll('.pane').length === count", arg=count)
+        self.page.wait_for_timeout(30)
+
+    def draw_all(self) -> None:
+        """Wait until every figure is drawn."""
+        self.page.wait_for_function(
+            "() => [...document.querySelectorAll('.chart')].every(one => one.dataset.drawn)", timeout=120_000
+        )
+
+    def shown(self) -> str:
+        """Which example and step the explorer shows."""
+        return str(self.page.locator("#explore").get_attribute("data-shown"))
+
+    def fact(self, name: str, pane: int = 0) -> str:
+        """A number of the token that a pane's readout is about."""
+        return str(self.page.locator(".pane").nth(pane).locator(f'[data-fact="{name}"]').inner_text())
+
+    def token(self, key: int, pane: int = 0) -> Any:
+        return self.page.locator(".pane").nth(pane).locator(f'.token[data-key="{key}"]')
