@@ -145,7 +145,7 @@ def effects_view(rows: pd.DataFrame) -> Table:
     own = rows[rows["metric"] == "accuracy"]
     models = list(dict.fromkeys(own["model"]))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
-    table.add_column("accuracy % (less plain)", overflow="fold")
+    table.add_column("accuracy in %, and less plain", overflow="fold", min_width=28)
     for model in models:
         table.add_column(Text(clean(model)), no_wrap=True)
     for data in dict.fromkeys(own["data"]):
@@ -162,4 +162,4 @@ def effects_view(rows: pd.DataFrame) -> Table:
 
 
 def _cell(row: Any) -> str:
-    return f"{100 * row.edited:.1f} ({100 * row.difference:+.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}])"
+    return f"{100 * row.edited:.1f}\n{100 * row.difference:+.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]"

@@ -79,7 +79,7 @@ def robustness_view(found: Sequence[Curve], agreed: pd.DataFrame) -> Table:
     """A row per curve of each data set, a column per model: robustness with its interval, and the curve's ends."""
     models = list(dict.fromkeys(curve.model for curve in found))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
-    table.add_column("robustness (first → last point, %)", overflow="fold")
+    table.add_column("robustness, and first → last point in %", overflow="fold", min_width=24)
     for model in models:
         table.add_column(Text(clean(model)), no_wrap=True)
     rows = list(dict.fromkeys((curve.data, curve.test, curve.series) for curve in found))
@@ -101,4 +101,4 @@ def _cell(curve: Curve | None) -> str:
     if float(one.mean) != float(one.mean):
         return f"not defined ({100 * mean[0]:.0f} → {100 * mean[-1]:.0f})"
     number = f"{float(one.mean):.2f} [{float(one.low):.2f}, {float(one.high):.2f}]"
-    return f"{number} ({100 * mean[0]:.0f} → {100 * mean[-1]:.0f})"
+    return f"{number}\n{100 * mean[0]:.0f} → {100 * mean[-1]:.0f}"
