@@ -43,7 +43,7 @@ def keep(folder: Path, name: str) -> None:
         if (folder / wanted).is_file():
             shutil.copy(folder / wanted, OUT / f"{name}-{Path(wanted).name}")
     for picture in (folder / "figures").glob("*.png"):
-        shutil.copy(picture, OUT / f"{name}-{picture.name}")
+        shutil.copy(picture, OUT / f"{name}-{picture.name.removeprefix('stress-')}")
 
 
 def qa() -> None:
