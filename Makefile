@@ -11,7 +11,7 @@ WORKERS ?= 2
 # One thread per test worker: two torch pools on two cores slow each other down.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help setup lint types unit test test-slow format bench gallery findings gguf browser clean
+.PHONY: help setup lint types unit test test-browser test-slow format bench gallery findings gguf browser clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,10 +32,13 @@ lint: $(STAMP)  ## ruff: rules and formatting
 types: $(STAMP)  ## mypy, strict, for the package
 	$(BIN)/mypy
 
-unit: $(STAMP)  ## the tests alone, without the slow ones
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+unit: $(STAMP)  ## the tests alone, without the slow ones and the browser
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not browser"
 
 test: lint types unit  ## everything that has to be green: lint, types, unit
+
+test-browser: $(STAMP)  ## the tests of the report in a real browser (make browser installs it)
+	$(TEST_ENV) $(BIN)/python -m pytest -m browser
 
 test-slow: $(STAMP)  ## the tests marked slow
 	$(TEST_ENV) $(BIN)/python -m pytest -m slow

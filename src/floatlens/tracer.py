@@ -18,6 +18,7 @@ import xarray as xr
 
 from floatlens import __version__, prompts
 from floatlens.capture import Edit, Layout, Probe, Recorder, Select, capture
+from floatlens.capture.edits import Intervention
 from floatlens.capture.probes.snapshot import Snapshot
 from floatlens.decoding import Canvas, Step, decode_steps, plan, prompt_room
 from floatlens.errors import FloatlensError
@@ -81,7 +82,12 @@ def trace(
             recorder.commit(step)
             steps.append(step)
     data = _dataset(model, built, canvas, steps, recorder, heads)
-    return Trace(data.assign_attrs(edits=[type(edit).__name__ for edit in edits]))
+    return Trace(data.assign_attrs(edits=[_edit_name(edit) for edit in recorder.edits]))
+
+
+def _edit_name(edit: object) -> str:
+    """An intervention with its settings, any other edit by its class."""
+    return repr(edit) if isinstance(edit, Intervention) else type(edit).__name__
 
 
 # -- the prompt ---------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_questions_go_into_a_file_that_trace_reads(floatlens: Run, tmp_path: Pat
     [
         (("--set", "rga"), 'no question set "rga"; did you mean "rag"?'),
         (("--documents", "40"), "documents=40: the scale models were trained on 1 to 12"),
-        (("--gold", "10"), "gold=10: give a place from 0 to 9, for rag or counterfactual questions"),
+        (("--gold", "10"), "gold=10: give a place from 0 to 9, for rag, known or counterfactual questions"),
     ],
 )
 def test_questions_that_cannot_be_asked(

@@ -64,6 +64,9 @@ class Extra:
 Extras = Callable[[slice, slice, slice], Sequence[Extra]]
 """(samples, heads, queries) → the extra keys of a block."""
 
+Totals = Callable[[slice, slice, slice, Tensor], None]
+"""(samples, heads, queries, log-sum-exp of each row) for who wants to know."""
+
 Edit = Callable[[slice, slice, slice, Tensor], Tensor | None]
 """(samples, heads, queries, values) → what is to be used instead, or None to leave the block as it is, bit for bit."""
 
@@ -84,13 +87,15 @@ def attend(
     edit_logits: Edit | None = None,
     edit_weights: Edit | None = None,
     extras: Extras | None = None,
+    totals: Totals | None = None,
 ) -> Tensor:
     """Attention output (batch, query, head, dim), in float32 whatever the model's dtype, then cast back.
 
     query is (batch, head, query, dim); key and value are (batch, kv head, key, dim). Edits get the batch, head and
     query slices of a block and its logits, or its normalised weights, and return what is to be used instead; `extras`
-    names keys that take a share of each row and stay out of its weights. With `classes` blocks carry column sums.
-    `needed` (query,) marks the rows whose output is used; others may stay 0.
+    names keys that take a share of each row and stay out of its weights, and `totals` is told each row's log-sum-exp.
+    Logits that are changed in place hold nothing below `HIDDEN`. With `classes` blocks carry column sums. `needed`
+    (query,) marks the rows whose output is used; others may stay 0.
     """
     batch, heads, queries, dim = query.shape
     groups = heads // key.shape[1]
@@ -110,15 +115,12 @@ def attend(
             logits = _logits(grouped[b, h, :, part], k[:, :seen], scaling, softcap, workspace)
             mask.hide(logits, part.start, part.stop, b, span)
             if edit_logits is not None and (edited := edit_logits(b, span, part, logits)) is not None:
-                logits = edited.clamp_(min=HIDDEN)
-            top = None if extras is None else logits.amax(-1)
+                logits = logits if edited is logits else edited.clamp_(min=HIDDEN)
+            top = logits.amax(-1) if extras is not None or totals is not None else None
             block = Block(b, span, part, *soften(logits, classes, b, part, with_entropy, workspace, finite))
-            added: Tensor | None = None
-            if extras is not None and top is not None:
-                block, added = _beside(block, top, extras(b, span, part), classes)
-            if edit_weights is not None and (weights := edit_weights(b, span, part, block.weights())) is not None:
-                added = None if added is None else _follow(added, block, weights)
-                block = _edited(block, weights.contiguous(), classes)
+            added = None
+            if top is not None or edit_weights is not None:
+                block, added = _changed(block, top, extras, totals, edit_weights, classes)
             if needed is None or needed[part].any():
                 mixed = workspace.buffer("mixed", (*block.exp.shape[:3], v.shape[-1]), v.device)
                 flat = (k.shape[0], -1)
@@ -156,10 +158,32 @@ def _logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None, w
     return logits.view(batch, kv_heads * groups, rows, seen)
 
 
+def _changed(
+    block: Block,
+    top: Tensor | None,
+    extras: Extras | None,
+    totals: Totals | None,
+    edit_weights: Edit | None,
+    classes: QueryClasses | None,
+) -> tuple[Block, Tensor | None]:
+    """The block with extra keys and other weights, and what extra keys add to its output; see `attend`."""
+    where, added = (block.batch, block.heads, block.queries), None
+    if extras is not None and top is not None:
+        block, added = _beside(block, top, extras(*where), classes)
+    if totals is not None and top is not None:
+        totals(*where, top - block.inverse.log())
+    if edit_weights is not None and (weights := edit_weights(*where, block.weights())) is not None:
+        added = None if added is None else _follow(added, block, weights)
+        block = _edited(block, weights.contiguous(), classes)
+    return block, added
+
+
 def _edited(block: Block, weights: Tensor, classes: QueryClasses | None) -> Block:
     """The block with other weights, and its statistics taken from those."""
     ones = torch.ones_like(block.inverse)
-    entropy = None if block.entropy is None else torch.special.entr(weights).sum(-1)
+    entropy = None
+    if block.entropy is not None:  # a plain logarithm: torch's entr takes more than twice as long
+        entropy = weights.clamp(min=torch.finfo(weights.dtype).tiny).log_().mul_(weights).sum(-1).neg_()
     columns = None if classes is None else class_columns(weights, ones, classes, block.batch, block.queries)
     return replace(block, exp=weights, inverse=ones, entropy=entropy, columns=columns)
 

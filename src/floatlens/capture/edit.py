@@ -46,6 +46,10 @@ class Edit:
     edits_logits: bool = False
     edits_weights: bool = False
     adds_key: bool = False
+    reads_totals: bool = False
+    needs_copy: bool = True
+    """False where an edit writes only to the heads and rows it is meant for, nothing below `HIDDEN`, and returns the
+    tensor it was given (or None, having written nothing): it is then shown the block itself."""
 
     @property
     def active(self) -> bool:
@@ -93,6 +97,9 @@ class Edit:
 
     def weights(self, site: Site, weights: Tensor) -> Tensor | None:
         return None
+
+    def totals(self, site: Site, totals: Tensor) -> None:
+        """With `reads_totals`: the log-sum-exp of each row (batch, head, query), after all edits of logits."""
 
     def extra(self, site: Site) -> Extra | None:
         """With `adds_key`: a key that stands in no sequence, for the queries of this block."""

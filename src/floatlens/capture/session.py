@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from floatlens.capture.attention import Block, attend
 from floatlens.capture.edit import Edit, Extra, Site
 from floatlens.capture.gather import Gather
-from floatlens.capture.mask import BlockMask, as_block_mask, describe_mask
+from floatlens.capture.mask import HIDDEN, BlockMask, as_block_mask, describe_mask
 from floatlens.capture.probe import Layer, Layout, PassState, Probe, Shape, make_probes
 from floatlens.capture.recorder import Recorder
 from floatlens.capture.select import Select
@@ -196,7 +196,14 @@ def _changes(edits: Sequence[Edit], layer: Layer, model: LanguageModel, trial: b
         found = [edit.extra(Site(layer, batch, heads, queries, trial)) for edit in adding]
         return [extra for extra in found if extra is not None]
 
+    reading = [] if trial else [edit for edit in acting if edit.reads_totals]
+
+    def totals(batch: slice, heads: slice, queries: slice, values: Tensor) -> None:
+        for edit in reading:
+            edit.totals(Site(layer, batch, heads, queries), values)
+
     return {
+        "totals": totals if reading else None,
         "edit_logits": _chain(acting, layer, model, "logits", trial),
         "edit_weights": _chain(acting, layer, model, "weights", trial),
         "extras": extras if adding else None,
@@ -212,10 +219,15 @@ def _chain(edits: list[Edit], layer: Layer, model: LanguageModel, what: str, tri
     def apply(batch: slice, heads: slice, queries: slice, values: Tensor) -> Tensor | None:
         changed = False
         for edit in active:
-            new = getattr(edit, what)(Site(layer, batch, heads, queries, trial), values.clone())
+            shown = values.clone() if edit.needs_copy else values
+            new = getattr(edit, what)(Site(layer, batch, heads, queries, trial), shown)
             if new is None:
                 continue
             changed = True
+            if not edit.needs_copy:
+                continue
+            if what == "logits":
+                new.clamp_(min=HIDDEN)
             chosen = [h - heads.start for h in edit.select.head_ids(model.num_heads) if heads.start <= h < heads.stop]
             if len(chosen) == values.shape[1]:
                 values = new

@@ -147,18 +147,18 @@ class AblateHeads(Intervention):
 
     # -- rows -----------------------------------------------------------------------------------------------------
 
-    def change(self, rows: Rows, values: Tensor) -> Tensor | None:
+    def change(self, rows: Rows, values: Tensor) -> None:
         if self.mode == "zero":
-            moved = values.sum(-1) * self.strength
+            self.count(rows, values.sum(-1) * self.strength)
             values *= 1 - self.strength
-            return moved
+            return
         instead = self._instead(rows, values)
         step = (instead - values).mul_(self.strength)
         if self.strength == 1:
             values.copy_(instead)
         else:
             values += step
-        return step.abs().sum(-1) / 2
+        self.count(rows, step.abs_().sum(-1) / 2)
 
     def _instead(self, rows: Rows, values: Tensor) -> Tensor:
         if self.mode == "uniform":

@@ -72,10 +72,15 @@ class Rows:
         return seen[:, [h - heads.start for h in self.heads]] if per_head else seen
 
     @property
+    def windowed(self) -> bool:
+        """Whether rows may see less than what precedes them: a sliding window, a caller's mask."""
+        return self.site.layer.mask.rule is not None or self.site.layer.mask.explicit is not None
+
+    @property
     def partial(self) -> bool:
-        """Whether rows may see different keys: a causal mask over several rows, a sliding window, a caller's mask."""
+        """Whether rows may see different keys: windows, and a causal mask over several rows."""
         mask = self.site.layer.mask
-        return mask.rule is not None or mask.explicit is not None or (mask.causal and mask.q_length > 1)
+        return self.windowed or (mask.causal and mask.q_length > 1)
 
 
 class Intervention(Edit):
@@ -86,6 +91,7 @@ class Intervention(Edit):
 
     needs: ClassVar[frozenset[Need]] = frozenset()
     first_step: int = 0
+    needs_copy = False
 
     def __init__(self, select: Select | None, strength: float, **settings: Any) -> None:
         if not isinstance(strength, int | float) or not 0 <= strength <= 1:
@@ -172,20 +178,17 @@ class Intervention(Edit):
             heads = [h - site.heads.start for h in rows.heads]
             whole = len(heads) == values.shape[1]
             part = values[:, :, inside] if whole else values[:, heads, inside]
-            moved = self.change(rows, part)
-            if moved is None:
-                continue
+            self.change(rows, part)
             changed = True
             if not whole:
                 values[:, heads, inside] = part
-            self.count(rows, moved)
         return values if changed else None
 
-    def change(self, rows: Rows, values: Tensor) -> Tensor | None:
-        """Change logits or weights (batch, head, query, key) in place; give what was moved (batch, head, query)."""
+    def change(self, rows: Rows, values: Tensor) -> None:
+        """Change logits or weights (batch, head, query, key) in place and `count` what was moved."""
         raise NotImplementedError
 
     def count(self, rows: Rows, moved: Tensor) -> None:
-        """Report what was moved, once per row and never while another edit looks ahead."""
+        """Report what was moved (batch, head, query), once per row and never while another edit looks ahead."""
         if not rows.site.trial and rows.step == moment_of(rows.site.layer).step:
             self._ledger.add(rows.step, rows.site.layer.index, moved * rows.real(moved.device))

@@ -12,9 +12,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from floatlens.capture.edit import Site
 from floatlens.capture.edits.base import Intervention, Need, Rows, moment_of, rows_return
 from floatlens.capture.edits.chance import chances
-from floatlens.capture.edits.rules import AnchorRule, largest
+from floatlens.capture.edits.rules import AnchorRule, indices, largest
 from floatlens.capture.gather import choosable
 from floatlens.capture.mask import HIDDEN
 from floatlens.capture.probe import Layer
@@ -39,6 +40,7 @@ class DropAnchors(Intervention):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"anchors"})
     edits_logits = True
+    reads_totals = True
     first_step = 1
 
     def __init__(
@@ -57,7 +59,8 @@ class DropAnchors(Intervention):
         self.of: Of = of
         which = {"k": int(self.rule.value)} if rule is None else {"rule": str(self.rule)}
         super().__init__(select, strength, **which, **({"of": of} if of != "edited" else {}))
-        self._sets: dict[tuple[int, int], Tensor] = {}
+        self._sets: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
+        self._held: list[tuple[Rows, Tensor]] = []
 
     def control(self, seed: int = 0) -> DropRandom:
         k, rule = (int(self.rule.value), None) if "k" in self.settings else (None, str(self.rule))
@@ -73,44 +76,56 @@ class DropAnchors(Intervention):
         return self.of == "edited" and self.acts_in(moment_of(layer).step + 1)
 
     def review(self, layer: Layer, received: Tensor) -> None:
-        """Note which keys the next step loses; (layer, step in which they are lost)."""
-        moment = moment_of(layer)
+        """Note which keys the next step loses: by (layer, step in which they are lost)."""
+        step = moment_of(layer).step
         if not rows_return(layer):
-            self._sets.pop((layer.index, moment.step), None)
-        self._sets[layer.index, moment.step + 1] = self.choose(layer, received)
+            for earlier in (step - 1, step) if self.of == "edited" else (step - 1,):
+                self._sets.pop((layer.index, earlier), None)
+        dropped = self.choose(layer, received)
+        self._sets[layer.index, step + 1] = dropped, indices(dropped)
 
     def preview(self, layer: Layer, received: Tensor) -> None:
-        moment = moment_of(layer)
-        self._sets[layer.index, moment.step + 1] = self.choose(layer, received)
-        if not rows_return(layer):
-            self._sets.pop((layer.index, moment.step - 1), None)
+        self.review(layer, received)
 
     def choose(self, layer: Layer, received: Tensor) -> Tensor:
         return self.rule.find(repr(self), received, choosable(layer))
 
-    def change(self, rows: Rows, values: Tensor) -> Tensor | None:
-        dropped = rows.pick(self._sets[rows.site.layer.index, rows.step], values.shape[-1])
-        if rows.partial:  # a row that would see nothing any more keeps what it has
-            left = ((values > HIDDEN / 2) & ~dropped).any(-1, keepdim=True)
-            dropped = dropped & left
-        held = _held(values, dropped)
+    def logits(self, site: Site, logits: Tensor) -> Tensor | None:
+        self._held.clear()
+        return super().logits(site, logits)
+
+    def change(self, rows: Rows, values: Tensor) -> None:
+        dropped, chosen = self._sets[rows.site.layer.index, rows.step]
+        if chosen is None or rows.windowed:
+            self._held.append((rows, self._fill(rows, values, rows.pick(dropped, values.shape[-1]))))
+            return
+        at = chosen[rows.site.batch][:, list(rows.heads), None].expand(-1, -1, values.shape[2], -1)
+        before = values.gather(-1, at)
+        values.scatter_(-1, at, self._after(before))
+        self._held.append((rows, before.logsumexp(-1)))
+
+    def _fill(self, rows: Rows, values: Tensor, dropped: Tensor) -> Tensor:
+        """The same with a mask of keys (batch, head, 1, key): log-sum-exp (batch, head, query) of what they had."""
+        if rows.windowed:  # a row that would see nothing any more keeps what it has
+            dropped = dropped & ((values > HIDDEN / 2) & ~dropped).any(-1, keepdim=True)
+        held = torch.where(dropped, values, -torch.inf).logsumexp(-1)
+        values.copy_(torch.where(dropped, self._after(values), values))
+        return held
+
+    def _after(self, logits: Tensor) -> Tensor:
+        """What becomes of the logit of a dropped key."""
         if self.strength == 1:
-            values.masked_fill_(dropped, -torch.inf)
-            return held
-        values += dropped * math.log1p(-self.strength)
-        return self.strength * held * (1 - held) / (1 - self.strength * held)
+            return torch.full_like(logits, HIDDEN)
+        return (logits + math.log1p(-self.strength)).clamp_(min=HIDDEN)
 
-
-def _held(logits: Tensor, keys: Tensor) -> Tensor:
-    """(batch, head, query): the softmax mass that some keys (batch, head, query or 1, key) hold in each row."""
-    top = logits.amax(-1, keepdim=True).clamp_(min=HIDDEN / 2)
-    exp = (logits - top).exp_()
-    total = exp.sum(-1)
-    if keys.shape[2] == 1:
-        chosen = torch.matmul(exp, keys.transpose(2, 3).to(exp.dtype)).squeeze(-1)
-    else:
-        chosen = (exp * keys).sum(-1)
-    return torch.where(total > 0, chosen / total, 0.0)
+    def totals(self, site: Site, totals: Tensor) -> None:
+        """Report what the dropped keys would have held, now that it is known what the others have."""
+        for rows, had in self._held:
+            inside = slice(rows.queries.start - site.queries.start, rows.queries.stop - site.queries.start)
+            left = totals[:, [h - site.heads.start for h in rows.heads], inside]
+            held = (had - torch.logaddexp(left, had + math.log(self.strength))).exp()
+            moved = held if self.strength == 1 else self.strength * held * (1 - held) / (1 - self.strength * held)
+            self.count(rows, torch.where(left.isinf(), 0.0, moved))
 
 
 class DropRandom(DropAnchors):

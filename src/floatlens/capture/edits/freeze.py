@@ -103,7 +103,7 @@ class FreezeLayers(Intervention):
             marked[sample, there] = answer
         return marked
 
-    def change(self, rows: Rows, values: Tensor) -> Tensor | None:
+    def change(self, rows: Rows, values: Tensor) -> None:
         keys = values.shape[-1]
         over = (rows.pick(self._sets[rows.step], keys) & rows.visible(keys)).float()
         number = over.sum(-1, keepdim=True)
@@ -114,4 +114,4 @@ class FreezeLayers(Intervention):
             values.copy_(instead)
         else:
             values += step
-        return step.abs().sum(-1) / 2
+        self.count(rows, step.abs_().sum(-1) / 2)

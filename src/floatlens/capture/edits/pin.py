@@ -6,6 +6,7 @@ weights to the last bit. Anchors of a step are found before its rows are mixed, 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from floatlens.capture.edits.base import Intervention, Need, Rows, moment_of, rows_return
 from floatlens.capture.edits.chance import chances
-from floatlens.capture.edits.rules import AnchorRule, largest
+from floatlens.capture.edits.rules import AnchorRule, indices, largest
 from floatlens.capture.gather import choosable
 from floatlens.capture.probe import Layer
 from floatlens.capture.select import Select
@@ -22,6 +23,18 @@ from floatlens.errors import FloatlensError, did_you_mean
 __all__ = ["PinAnchors", "SwapAnchors"]
 
 To = Literal["step0", "bos"]
+
+
+@dataclass(frozen=True)
+class _Move:
+    """From where to where one step of one layer moves, both (batch, head, key)."""
+
+    sources: Tensor
+    """bool: keys that lose their weight."""
+    shares: Tensor
+    """The share of it that each key gets."""
+    few: tuple[Tensor, Tensor] | None
+    """The anchors (sources among them) and the targets by number, where every head has as many."""
 
 
 class PinAnchors(Intervention):
@@ -56,7 +69,7 @@ class PinAnchors(Intervention):
         which = {"k": int(self.rule.value)} if rule is None else {"rule": str(self.rule)}
         super().__init__(select, strength, **{self._says: to}, **which)
         self._home: dict[int, Tensor] = {}
-        self._moves: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._moves: dict[tuple[int, int], _Move] = {}
 
     _says: ClassVar[str] = "to"
 
@@ -73,7 +86,7 @@ class PinAnchors(Intervention):
         return self.acts_in(step) or (step == 0 and self.to == "step0")
 
     def preview(self, layer: Layer, received: Tensor) -> None:
-        """Note from where to where this step moves: sources (batch, head, key) bool, shares of the targets."""
+        """Note from where to where this step moves."""
         moment, there = moment_of(layer), choosable(layer)
         anchors = self.rule.find(repr(self), received, there)
         if moment.step == 0 and self.to == "step0":
@@ -85,22 +98,41 @@ class PinAnchors(Intervention):
         sources = anchors & (home == 0) & (home > 0).any(-1, keepdim=True)
         if not rows_return(layer):
             self._moves.pop((layer.index, moment.step - 1), None)
-        self._moves[layer.index, moment.step] = sources, self.targets(layer, home, anchors, there)
+        shares = self.targets(layer, home, anchors, there)
+        taking, giving = indices(anchors), indices(shares > 0)
+        few = None if taking is None or giving is None else (taking, giving)
+        self._moves[layer.index, moment.step] = _Move(sources, shares, few)
 
     def targets(self, layer: Layer, home: Tensor, anchors: Tensor, there: Tensor) -> Tensor:
         """(batch, head, key): the share of what is moved that each key gets."""
         return home
 
-    def change(self, rows: Rows, values: Tensor) -> Tensor | None:
+    def change(self, rows: Rows, values: Tensor) -> None:
+        move = self._moves[rows.site.layer.index, rows.step]
+        if rows.partial or move.few is None:
+            self.count(rows, self._move_all(rows, values, move))
+            return
+        taking, giving = (x[rows.site.batch][:, list(rows.heads), None] for x in move.few)
+        size = (-1, -1, values.shape[2], -1)
+        at = taking.expand(*size)
+        held = values.gather(-1, at)
+        taken = held * (rows.pick(move.sources, values.shape[-1]).gather(-1, taking) * self.strength)
+        values.scatter_(-1, at, held - taken)
+        moved = taken.sum(-1, keepdim=True)
+        values.scatter_add_(
+            -1, giving.expand(*size), moved * rows.pick(move.shares, values.shape[-1]).gather(-1, giving)
+        )
+        self.count(rows, moved.squeeze(-1))
+
+    def _move_all(self, rows: Rows, values: Tensor, move: _Move) -> Tensor:
+        """The same where rows see different keys, or heads have different numbers of anchors: over whole rows."""
         keys = values.shape[-1]
-        sources, shares = (rows.pick(x, keys) for x in self._moves[rows.site.layer.index, rows.step])
+        sources, shares = rows.pick(move.sources, keys), rows.pick(move.shares, keys)
         if rows.partial:
             shares = shares * rows.visible(keys)
             shares = shares / shares.sum(-1, keepdim=True).clamp(min=torch.finfo(shares.dtype).tiny)
             sources = sources & (shares > 0).any(-1, keepdim=True)
-        taken = values * sources
-        if self.strength < 1:
-            taken *= self.strength
+        taken = values * (sources * self.strength)
         moved = taken.sum(-1, keepdim=True)
         values -= taken
         values += moved * shares

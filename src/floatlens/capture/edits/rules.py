@@ -14,7 +14,7 @@ from torch import Tensor
 
 from floatlens.errors import FloatlensError, did_you_mean
 
-__all__ = ["AnchorRule", "largest"]
+__all__ = ["AnchorRule", "indices", "largest"]
 
 _DEFAULTS = {"topk": 5.0, "top1": 1.0, "zscore": 3.0}
 _ROUNDING = 1e-6
@@ -72,3 +72,15 @@ def largest(value: Tensor, count: Tensor) -> Tensor:
     places = torch.arange(value.shape[-1], device=value.device).expand_as(order)
     rank = torch.empty_like(order).scatter_(-1, order, places)
     return rank < count.to(value.device).unsqueeze(-1)
+
+
+def indices(keys: Tensor) -> Tensor | None:
+    """(batch, head, n): the chosen of (batch, head, key) bool by number; None where heads have different numbers.
+
+    A few columns of a block are changed much faster than all of it.
+    """
+    counts = keys.sum(-1)
+    n = int(counts.max())
+    if n == 0 or int(counts.min()) < n:
+        return None
+    return keys.nonzero()[:, -1].view(*keys.shape[:-1], n)

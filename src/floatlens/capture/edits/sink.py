@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from floatlens.capture.edit import Edit, Extra, Site
-from floatlens.capture.edits.base import Intervention, Rows
+from floatlens.capture.edits.base import Intervention
 from floatlens.capture.probe import Layer, Shape
 from floatlens.capture.recorder import Recorder
 from floatlens.capture.select import Select
@@ -102,9 +102,6 @@ class SinkToken(Intervention):
         state = self._states[site.layer.index][which].to(site.layer.query.device)
         groups = site.layer.query.shape[1] // state.shape[0]
         return state[[h // groups for h in range(site.heads.start, site.heads.stop)]]
-
-    def change(self, rows: Rows, values: Tensor) -> Tensor | None:
-        raise AssertionError("a sink changes neither logits nor weights of other keys")
 
 
 class _Catch(Edit):

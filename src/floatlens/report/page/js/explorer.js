@@ -24,8 +24,8 @@ export class Explorer {
     Object.assign(this.state.values, this.sound(State.read(location.hash) ?? {}));
     this.controls();
     this.state.onChange((changed) => this.changed(changed));
-    addEventListener("hashchange", () => {
-      const asked = State.read(location.hash);
+    addEventListener("hashchange", (event) => {
+      const asked = State.read(new URL(event.newURL).hash); // not location: a late write may have changed it since
       if (asked) this.state.set(this.sound(asked));
     });
     onTheme(() => this.panes.forEach((pane) => pane.update(false)));
