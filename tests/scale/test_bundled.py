@@ -69,7 +69,7 @@ def test_they_can_be_traced(scale, name):
 def test_they_answer_as_their_card_says(scale, name, which):
     card = read_card(WEIGHTS / name)
     result = card["results"][which]
-    asked = 12
+    asked = 8
     outcomes = evaluate(scale(name), questions(which, asked, seed=card["question_seed"]))
     wrong = {i for i, outcome in enumerate(outcomes) if not outcome.right}
     # Another machine's rounding may tip an answer that hangs in the balance, but not several.

@@ -155,6 +155,7 @@ def test_what_has_the_same_name_must_be_the_same(tmp_path: Path, subject: Subjec
         go(tmp_path / "run", [subject], data, Fake(), corpus="c")
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_records(tmp_path: Path, subject: Subject) -> None:
     data = open_data("scale:rag:documents=2", limit=6)
     one = go(tmp_path / "one", [subject], data, Workers(1), batch=4)

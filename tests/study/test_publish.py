@@ -23,6 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
 
 from synthetic import ready, samples
 
+pytestmark = pytest.mark.slow
+
 LAYERS = 2
 TABLES = ("csv", "parquet")
 

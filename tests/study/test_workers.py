@@ -15,6 +15,8 @@ import pytest
 
 from floatlens.study.workers import ATTEMPTS, Holder, Workers
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Job:

@@ -12,6 +12,8 @@ from floatlens import AblateHeads, Select, edit
 from floatlens.capture import Workspace
 from floatlens.errors import FloatlensError
 
+pytestmark = pytest.mark.slow
+
 HEADS = [(0, 1), (1, 0), (1, 3)]
 HOW: dict[str, dict[str, Any]] = {"llada": {"steps": 4}, "llama": {}, "mistral": {}}
 

@@ -20,6 +20,8 @@ from floatlens import (
     SwapAnchors,
 )
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = [[5, 9, 12, 33, 21, 8, 30, 14, 26, 9], [17, 6, 40, 11, 19, 6, 29]]
 
 

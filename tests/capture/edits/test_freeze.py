@@ -10,6 +10,8 @@ import pytest
 from floatlens import FreezeLayers, Select, edit
 from floatlens.errors import FloatlensError
 
+pytestmark = pytest.mark.slow
+
 HOW: dict[str, dict[str, Any]] = {"llada": {"steps": 4}, "llama": {}}
 
 

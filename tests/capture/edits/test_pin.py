@@ -10,6 +10,8 @@ import pytest
 
 from floatlens import PinAnchors, SwapAnchors
 
+pytestmark = pytest.mark.slow
+
 HOW: dict[str, dict[str, Any]] = {"llada": {"steps": 4}, "dream": {"steps": 4}, "llama": {}, "qwen2": {}}
 PLACES = [("llada", "step0"), ("llada", "bos"), ("dream", "step0"), ("llama", "step0"), ("qwen2", "bos")]
 

@@ -14,6 +14,8 @@ from floatlens import AblateHeads, Select, SinkToken, edit
 from floatlens.capture import Workspace, capture
 from floatlens.errors import FloatlensError
 
+pytestmark = pytest.mark.slow
+
 IDS = torch.tensor([[5, 9, 12, 33, 21, 8, 30], [17, 6, 40, 11, 7, 31, 22]])
 
 

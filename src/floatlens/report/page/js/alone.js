@@ -3,7 +3,12 @@
 import { Explorer } from "./explorer.js";
 import { startTheme } from "./theme.js";
 
-startTheme(null);
-new Explorer().ready.then(() => {
-  document.documentElement.dataset.ready = "true";
+// A frame has no size before it is laid out, and how many models are shown first depends on it.
+const laidOut = new ResizeObserver(() => {
+  laidOut.disconnect();
+  startTheme(null);
+  new Explorer().ready.then(() => {
+    document.documentElement.dataset.ready = "true";
+  });
 });
+laidOut.observe(document.documentElement);
