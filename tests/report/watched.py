@@ -26,6 +26,7 @@ class Watched:
     def go(self, view: str) -> None:
         """Bring the explorer to a view, as a link would, with nothing selected and no mouse on it."""
         self.page.mouse.move(5, 5)
+        self.page.wait_for_timeout(200)  # the address follows the view with a delay; an address that stays is no news
         step = dict(part.split("=") for part in view.split("&"))
         self.page.evaluate("view => { location.hash = '#explore:' + view; }", view)
         self.page.wait_for_function(
