@@ -18,6 +18,7 @@ from floatlens.cli.figures import add_commands
 from floatlens.cli.intervene import add_intervene
 from floatlens.cli.qa import add_qa
 from floatlens.cli.report import add_report
+from floatlens.cli.run import add_run
 from floatlens.cli.scale import scale
 from floatlens.cli.terminal import console, forgiving_streams, say, warnings_shown
 from floatlens.errors import FloatlensError
@@ -258,6 +259,7 @@ def bench(
     say(f"saved {table} and {numbers}")
 
 
+add_run(app)
 add_qa(app)
 add_intervene(app)
 add_commands(app)

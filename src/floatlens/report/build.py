@@ -11,22 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from floatlens import __version__
-from floatlens.analysis import ANALYSES, analyse, as_rule
+from floatlens.analysis import ANALYSES, Result, analyse, as_rule
 from floatlens.analysis.sources import trace_files
 from floatlens.errors import FloatlensError
 from floatlens.report.codec import as_json, deflated
 from floatlens.report.detail import Detail, fitting
 from floatlens.report.findings import claim_rows, headline, models
-from floatlens.report.provenance import run_facts
+from floatlens.report.provenance import is_study, run_facts
 from floatlens.report.render import report_page
 from floatlens.report.sections import sections
 from floatlens.report.subjects import Choice, Seen, Shown, choose, look, opened
 from floatlens.report.view import packed_trace
+from floatlens.study.answers import answer_claims_of
 from floatlens.study.records import write_atomically
 from floatlens.traces import Trace, open_trace
 from floatlens.verdicts import claims
 
-__all__ = ["LARGEST", "Made", "explorer_data", "report"]
+__all__ = ["LARGEST", "Analysed", "Made", "explorer_data", "report"]
 
 LARGEST = 15_000_000
 """Characters of a page, unless asked otherwise: what goes through most mail."""
@@ -42,6 +43,15 @@ class Made:
     skipped: dict[str, str]
 
 
+@dataclass(frozen=True)
+class Analysed:
+    """What somebody who has walked over the traces already found there."""
+
+    results: Mapping[str, Result]
+    seen: Sequence[Seen]
+    skipped: Mapping[str, str]
+
+
 def report(
     runs: Sequence[str | Path],
     out: str | Path = "report.html",
@@ -50,21 +60,21 @@ def report(
     rule: str | None = None,
     largest: int = LARGEST,
     each: Callable[[int, int], None] = lambda done, total: None,
+    analysed: Analysed | None = None,
 ) -> Made:
     """Analyse the traces of runs and write what they show as one HTML file that needs nothing else.
 
     The explorer holds at most so many `examples` per model. `rule` replaces the anchor rule of every analysis that has
     one. The file is kept below `largest` bytes by holding the explorer's traces in less detail, and then fewer of them.
+    With `analysed` the traces are not walked over again. The answers of a study are judged as well.
 
     Example: `report(["runs/llada", "runs/qwen"], "report.html")`
     """
     folders = [Path(run) for run in runs]
     files = [file for run in folders for file in trace_files(run)]
-    skipped: dict[str, str] = {}
-    settings = {n: {"rule": rule} if rule and "rule" in one.settings() else {} for n, one in ANALYSES.items()}
-    seen: list[Seen] = []
-    results = analyse(_walk(files, seen, each), settings, skipped=skipped)
-    found = claims(results)
+    known = analysed or _analysed(files, rule, each)
+    results, seen, skipped = known.results, known.seen, dict(known.skipped)
+    found = claims(results) + [one for run in folders if is_study(run) for one in answer_claims_of(run)]
     parts = sections(results)
     blobs = {f"table-{part['id']}": deflated(as_json(part.pop("table")).encode()) for part in parts}
     data: dict[str, Any] = {
@@ -84,6 +94,14 @@ def report(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, page)
     return Made(path, len(page), skipped)
+
+
+def _analysed(files: Sequence[Path], rule: str | None, each: Callable[[int, int], None]) -> Analysed:
+    skipped: dict[str, str] = {}
+    settings = {n: {"rule": rule} if rule and "rule" in one.settings() else {} for n, one in ANALYSES.items()}
+    seen: list[Seen] = []
+    results = analyse(_walk(files, seen, each), settings, skipped=skipped)
+    return Analysed(results, seen, skipped)
 
 
 def _fitted(

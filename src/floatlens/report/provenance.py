@@ -10,10 +10,16 @@ from typing import Any
 
 from floatlens.analysis.sources import trace_files
 from floatlens.errors import FloatlensError
-from floatlens.study.records import Record, read_records
+from floatlens.study.records import Record, StudyRecord, read_records
 from floatlens.traces import open_trace
 
-__all__ = ["run_facts"]
+__all__ = ["is_study", "run_facts"]
+
+
+def is_study(run: Path) -> bool:
+    """Whether a folder is of `floatlens run`, which holds answers beside its traces."""
+    manifest = _manifest(run / "manifest.json") if (run / "manifest.json").is_file() else None
+    return isinstance(manifest, dict) and manifest.get("kind") == "study"
 
 
 def run_facts(runs: Sequence[Path]) -> list[dict[str, Any]]:
@@ -25,7 +31,10 @@ def _facts(run: Path) -> dict[str, Any]:
     files = trace_files(run)
     facts: dict[str, Any] = {"name": run.resolve().name, "path": str(run), "traces": len(files)}
     if run.is_dir():
-        facts["outcomes"] = dict(Counter(record.status for record in read_records(run / "records.jsonl", Record)))
+        records: Sequence[Record | StudyRecord] = read_records(
+            run / "records.jsonl", StudyRecord if is_study(run) else Record
+        )
+        facts["outcomes"] = dict(Counter(record.status for record in records))
     if (run / "manifest.json").is_file():
         return facts | {"source": "manifest.json", "manifest": _manifest(run / "manifest.json")}
     data = open_trace(files[0]).data.attrs

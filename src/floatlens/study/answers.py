@@ -13,15 +13,25 @@ from typing import TYPE_CHECKING, Any
 from floatlens.errors import FloatlensError
 from floatlens.qa.tables import METRICS, Table, gains, scores, table_one
 from floatlens.study.publish import save_figure, save_frame
-from floatlens.study.records import AnswerRecord, read_records, write_atomically
+from floatlens.study.records import AnswerRecord, StudyRecord, read_records, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from floatlens.qa.conditions import Point
     from floatlens.qa.curves import Curve
+    from floatlens.verdicts import Claim
 
-__all__ = ["answers_frame", "open_answers", "publish_qa", "publish_stress"]
+__all__ = [
+    "answer_claims_of",
+    "answers_frame",
+    "asked_points",
+    "edited_answers",
+    "open_answers",
+    "publish_qa",
+    "publish_stress",
+    "read_manifest",
+]
 
 
 def answers_frame(records: Iterable[AnswerRecord], models: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
@@ -42,15 +52,65 @@ def answers_frame(records: Iterable[AnswerRecord], models: Mapping[str, Mapping[
 
 def open_answers(folder: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The answers of a run folder and its manifest. Example: `open_answers(Path("runs/qa"))[0].accuracy.mean()`"""
+    manifest = read_manifest(folder)
+    if manifest.get("kind") not in (*AnswerRecord.runs, *StudyRecord.runs):
+        raise FloatlensError(
+            f"{folder}: a run of kind {manifest.get('kind')!r}; expected one of floatlens qa, stress, intervene or run"
+        )
+    kind = StudyRecord if manifest["kind"] in StudyRecord.runs else AnswerRecord
+    records = read_records(folder / "records.jsonl", kind)
+    answers = (one for one in records if not isinstance(one, StudyRecord) or one.what == "answer")
+    return answers_frame(answers, manifest["models"]), manifest
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What a run folder was made for."""
     path = folder / "manifest.json"
     if not path.is_file():
         raise FloatlensError(f"{folder}: not a run (no manifest.json in it)")
-    manifest: dict[str, Any] = json.loads(path.read_bytes())
-    if manifest.get("kind") not in AnswerRecord.runs:
-        raise FloatlensError(
-            f"{folder}: a run of kind {manifest.get('kind')!r}; expected one of floatlens qa or stress"
-        )
-    return answers_frame(read_records(folder / "records.jsonl", AnswerRecord), manifest["models"]), manifest
+    try:
+        found = json.loads(path.read_bytes())
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise FloatlensError(f"{path}: not valid JSON ({error}); was the file changed?") from None
+    if not isinstance(found, dict):
+        raise FloatlensError(f"{path}: not a manifest; was the file changed?")
+    return found
+
+
+def asked_points(manifest: Mapping[str, Any]) -> list[Point]:
+    """The points of all stress tests under the settings of a run."""
+    from floatlens.qa.conditions import TESTS, StressSettings, points
+
+    settings: StressSettings = StressSettings.model_validate(manifest.get("stress") or {})
+    return [point for test in TESTS for point in points(test, settings)]
+
+
+def edited_answers(answers: pd.DataFrame) -> pd.DataFrame:
+    """Of a study's answers those that edits are judged by: the edits, and `rag` as the plain condition beside them."""
+    from floatlens.qa.edited import EDITS
+    from floatlens.study.intervening import PLAIN
+
+    edits = answers["condition"].str.partition(" ")[0].isin(list(EDITS))
+    sets = set(answers.loc[edits, "data"])
+    kept = answers[edits | ((answers["condition"] == "rag") & answers["data"].isin(sets))]
+    return kept.assign(condition=kept["condition"].replace("rag", PLAIN))
+
+
+def answer_claims_of(folder: Path) -> list[Claim]:
+    """Every claim that the answers of a run speak of, whichever command made it."""
+    from floatlens.study.interventions import specs_of
+    from floatlens.verdicts import answer_claims, edit_claims
+
+    answers, manifest = open_answers(folder)
+    if answers.empty:
+        return []
+    if manifest["kind"] == "intervene":
+        return edit_claims(answers, specs_of(answers))
+    found = answer_claims(answers, asked_points(manifest))
+    if manifest["kind"] == "study":
+        edited = edited_answers(answers)
+        found += edit_claims(edited, specs_of(edited)) if not edited.empty else []
+    return found
 
 
 def publish_qa(

@@ -20,8 +20,8 @@ from floatlens.models.facts import look
 from floatlens.prompts import load_template
 from floatlens.qa import open_data
 from floatlens.qa.conditions import Pool, StressSettings, apply, points, unfit
-from floatlens.study.asking import Subject, item_name, subjects
-from floatlens.study.choosing import Chosen, Makers, choose
+from floatlens.study.asking import Conditions, Subject, item_name, subjects
+from floatlens.study.choosing import Chosen, Makers, choose, conditions
 from floatlens.study.tracetask import TraceItem, TraceTask, TraceWay
 from floatlens.tracer import DEFAULT_PROBES
 from floatlens.traces.store import SUFFIX
@@ -47,6 +47,7 @@ class Part:
     data: Data
     chosen: Chosen
     makers: Makers
+    asked: Conditions
     traced: int
     ways: tuple[TraceWay, ...]
 
@@ -196,7 +197,7 @@ def _part(source: Source, place: int, chosen: Chosen, makers: Makers, corpus: bo
     ways: tuple[TraceWay, ...] = (TraceWay("trace", makers.rag),)
     if count and tracing.places is not None:
         ways = _placed(data, tracing.places, tracing.documents, makers.stress.seed, say)
-    return Part(data, chosen, makers, count, ways)
+    return Part(data, chosen, makers, conditions(chosen, makers), count, ways)
 
 
 def _placed(data: Data, places: Sequence[int], documents: int, seed: int, say: Say) -> tuple[TraceWay, ...]:

@@ -73,8 +73,8 @@ class TraceTask:
     item: TraceItem
 
     def perform(self, holder: Holder) -> Traced:
-        began = time.perf_counter()
         model = holder.get(self.subject.model)
+        began = time.perf_counter()
         said: list[str] = []
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", FloatlensWarning)
