@@ -14,6 +14,7 @@ from floatlens import __version__
 from floatlens.analysis import ANALYSES, Result, analyse, as_rule
 from floatlens.analysis.sources import trace_files
 from floatlens.errors import FloatlensError
+from floatlens.report.answers import answer_sections
 from floatlens.report.codec import as_json, deflated
 from floatlens.report.detail import Detail, fitting
 from floatlens.report.findings import claim_rows, headline, models
@@ -74,14 +75,17 @@ def report(
     files = [file for run in folders for file in trace_files(run)]
     known = analysed or _analysed(files, rule, each)
     results, seen, skipped = known.results, known.seen, dict(known.skipped)
-    found = claims(results) + [one for run in folders if is_study(run) for one in answer_claims_of(run)]
-    parts = sections(results)
+    studies = [run for run in folders if is_study(run)]
+    found = claims(results) + [one for run in studies for one in answer_claims_of(run)]
+    asked = answer_sections(studies[0]) if len(studies) == 1 else []  # of several, each has its own report
+    parts = [*sections(results), *asked]
+    answered = [figure["id"] for part in asked for figure in part["figures"]]
     blobs = {f"table-{part['id']}": deflated(as_json(part.pop("table")).encode()) for part in parts}
     data: dict[str, Any] = {
         "version": __version__,
         "models": models(results),
         "headline": headline(results, found),
-        "claims": claim_rows(found, list(results)),
+        "claims": claim_rows(found, list(results), answered),
         "sections": parts,
         "skipped": skipped,
         "runs": run_facts(folders),

@@ -70,9 +70,12 @@ def _row(title: str, hint: str, values: Mapping[str, Estimate], section: str) ->
     return {"title": title, "hint": hint, "section": section, "values": numbers}
 
 
-def claim_rows(found: Sequence[Claim], shown: Sequence[str]) -> list[dict[str, Any]]:
-    """Every claim with its verdict, the number it hangs on, and the figure to look at (None where it is not shown)."""
-    figures = {chart.name for name in shown for chart in CHARTS.get(name, ())}
+def claim_rows(found: Sequence[Claim], shown: Sequence[str], more: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Every claim with its verdict, the number it hangs on, and the figure to look at (None where it is not shown).
+
+    `shown` are analyses, `more` figures that rest on none.
+    """
+    figures = {chart.name for name in shown for chart in CHARTS.get(name, ())} | set(more)
     rows = []
     for one in found:
         part = one.deciding

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens.errors import FloatlensError
 from floatlens.qa.tables import METRICS, Table, gains, scores, table_one
-from floatlens.study.publish import save_figure, save_frame
+from floatlens.study.publish import FORMATS, save_figure, save_frame
 from floatlens.study.records import AnswerRecord, StudyRecord, read_records, write_atomically
 
 if TYPE_CHECKING:
@@ -114,7 +114,12 @@ def answer_claims_of(folder: Path) -> list[Claim]:
 
 
 def publish_qa(
-    answers: pd.DataFrame, columns: Sequence[tuple[str, str]], out: Path, *, paper: bool = False
+    answers: pd.DataFrame,
+    columns: Sequence[tuple[str, str]],
+    out: Path,
+    *,
+    paper: bool = False,
+    formats: Sequence[str] = FORMATS,
 ) -> tuple[Table, list[Path]]:
     """Table 1 and what is behind it in OUT/tables, the gains in OUT/figures."""
     from floatlens.figures.stress import plot_gain
@@ -128,12 +133,17 @@ def publish_qa(
     if not gained.empty:
         kinds = dict(zip(answers["model"], answers["kind"], strict=True))
         rows = gained.assign(kind=gained["model"].map(kinds)).to_dict("records")
-        files += save_figure(plot_gain(rows), out / "figures" / "gain")
+        files += save_figure(plot_gain(rows), out / "figures" / "gain", formats)
     return table, files
 
 
 def publish_stress(
-    answers: pd.DataFrame, points: Sequence[Point], out: Path, *, metric: str = "accuracy"
+    answers: pd.DataFrame,
+    points: Sequence[Point],
+    out: Path,
+    *,
+    metric: str = "accuracy",
+    formats: Sequence[str] = FORMATS,
 ) -> tuple[list[Curve], pd.DataFrame, list[Path]]:
     """Curves and robustness in OUT/tables, a figure per test in OUT/figures; also the agreement over orders."""
     from floatlens.figures.stress import plot_stress
@@ -144,7 +154,7 @@ def publish_stress(
     frames = {"curves": curves_frame(found), "robustness": robustness_frame(found), "agreement": agreed}
     files = [file for name, frame in frames.items() for file in save_frame(frame, out / "tables" / name)]
     for test in dict.fromkeys(curve.test for curve in found):
-        files += save_figure(plot_stress(found, test), out / "figures" / f"stress-{test}")
+        files += save_figure(plot_stress(found, test), out / "figures" / f"stress-{test}", formats)
     return found, agreed, files
 
 

@@ -84,18 +84,18 @@ def _publish_answers(folder: Path, output: Output, made: Findings) -> None:
     if not asked.empty:
         columns = [(name, one.get("column", name)) for name, one in manifest["data"].items()]
         columns = [pair for pair in columns if pair[0] in set(asked["data"])]
-        made.table, files = publish_qa(asked, columns, folder, paper=output.paper)
+        made.table, files = publish_qa(asked, columns, folder, paper=output.paper, formats=output.figures)
         made.files += files
     points = asked_points(manifest)
     stressed = answers[answers["condition"].isin([point.name for point in points if point.test in TESTS])]
     if not stressed.empty:
-        made.curves, made.agreed, files = publish_stress(stressed, points, folder)
+        made.curves, made.agreed, files = publish_stress(stressed, points, folder, formats=output.figures)
         made.files += files
     edited = edited_answers(answers)
     if not edited.empty:
         from floatlens.study.interventions import publish_interventions
 
-        made.effects, files = publish_interventions(edited, folder)
+        made.effects, files = publish_interventions(edited, folder, formats=output.figures)
         made.files += files
 
 
