@@ -239,6 +239,9 @@ def trace(
 
 @app.command()
 def bench(
+    part: Annotated[
+        Literal["capture", "throughput"], typer.Argument(help="What to measure.", metavar="[capture|throughput]")
+    ] = "capture",
     lengths: Annotated[str, typer.Option(help="Sequence lengths, commas between.")] = "512,1024,2048,4096,8192",
     rounds: Annotated[int, typer.Option(help="How often the variants take turns.", min=1)] = 3,
     threads: Annotated[int | None, _option("Of torch; if not given: all cores.")] = None,
@@ -246,7 +249,13 @@ def bench(
     out: Annotated[Path, typer.Option(help="Folder for the table and the numbers.")] = Path("benchmarks"),
     debug: Debug = False,
 ) -> None:
-    """Measure what capture costs: time and peak memory beside plain and eager decoding, in one run, taking turns."""
+    """Measure what capture costs (time and peak memory beside plain and eager decoding), or what two workers bring.
+
+    Variants take turns in one run. Of the options, throughput takes --rounds and --out.
+    """
+    if part == "throughput":
+        _throughput(rounds, out)
+        return
     from floatlens.bench import Plan, as_markdown, run, save
     from floatlens.config import parse_names
 
@@ -256,6 +265,15 @@ def bench(
     results = run(Plan(tuple(int(name) for name in names), rounds, threads, memory), say=say)
     sys.stdout.write(as_markdown(results))
     table, numbers = save(results, out)
+    say(f"saved {table} and {numbers}")
+
+
+def _throughput(rounds: int, out: Path) -> None:
+    from floatlens.bench.throughput import as_markdown, measure, save
+
+    found = measure(rounds=rounds, say=say)
+    sys.stdout.write(as_markdown(found))
+    table, numbers = save(found, out)
     say(f"saved {table} and {numbers}")
 
 
