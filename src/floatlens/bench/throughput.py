@@ -125,8 +125,8 @@ def as_markdown(found: Throughput) -> str:
     rounds = len(next(iter(found.seconds.values())))
     return (
         f"{table}\n\n{found.items} items of {found.model} (questions with ten documents, and full traces), "
-        f"{rounds} rounds, taking turns; one thread a worker, torch {torch.__version__}, {platform.machine()}. The last column is the "
-        "median (smallest–largest) over rounds of neighbouring measurements. Loading is not counted.\n"
+        f"{rounds} rounds, taking turns; one thread a worker, torch {torch.__version__}, {platform.machine()}. The last "
+        "column is the median (smallest–largest) over rounds of neighbouring measurements. Loading is not counted.\n"
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import ModuleType, TracebackType
@@ -57,7 +56,6 @@ class RayWorkers:
         self.count, self._threads, self._cpus, self._gpus, self._address = count, threads, cpus, gpus, address
         self._team: list[_Worker] = []
         self._own = False
-        self._token: dict[str, str] = {}
 
     @staticmethod
     def of(machine: Machine, count: int | None, threads: int) -> RayWorkers:
@@ -78,15 +76,13 @@ class RayWorkers:
         return self
 
     def _connect(self) -> None:
+        logging.getLogger("ray").setLevel(logging.ERROR)  # it says at length that all is well
         options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": False}
         if self._address is None:
             wanted = math.ceil((self.count or cores()) * self._cpus)
             local = {"num_cpus": max(cores(), wanted), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
             options |= {"address": "local", **local}
             os.environ.setdefault("RAY_worker_niceness", "0")  # as this process, and not after all others
-            if "RAY_AUTH_MODE" not in os.environ:  # a token of this run, instead of one that Ray leaves in the home
-                self._token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-                os.environ.update(self._token)
         else:
             options["address"] = self._address
         try:
@@ -116,9 +112,6 @@ class RayWorkers:
         if self._own:
             self._ray.shutdown()
             self._own = False
-        for name in self._token:
-            os.environ.pop(name, None)
-        self._token = {}
 
     def run(self, tasks: Iterable[Task[R]]) -> Iterator[tuple[Task[R], R]]:
         yield from Spread(self._team, self._ready).run(iter(tasks))
