@@ -58,11 +58,16 @@ def figures(
     Several models are compared when their runs are given together. Figures: summary, drift, absorption, qk,
     token_classes, retrieval, rollout, gold_lift, extremes, and of one trace per model heatmap and qk_maps.
     """
+    from floatlens.study.answers import answer_claims_of
     from floatlens.study.publish import publish
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
+    studies = [run for run in runs if _kind(run) == "study"]
+    more = [one for run in studies for one in answer_claims_of(run)] if not only else []
     with _walking(runs) as each:
-        made = publish(runs, where, only=_names(only), formats=_names(formats), rule=rule, each=each)
+        made = publish(runs, where, only=_names(only), formats=_names(formats), rule=rule, more=more, each=each)
+    if len(studies) == 1 and not only:  # of several studies each has its own tables of answers
+        made.files += _answers(studies[0], where, _names(formats))
     for name, reason in made.skipped.items():
         say(f"{name}: left out, {reason}")
     if made.claims:
@@ -92,6 +97,16 @@ def claims(runs: Runs, debug: Debug = False) -> None:
     for name, reason in skipped.items():
         say(f"{name}: left out, {reason}")
     console().print(claims_view(found))
+
+
+def _answers(study: Path, out: Path, formats: Sequence[str]) -> list[Path]:
+    from floatlens.config import read_config
+    from floatlens.study.results import Findings, publish_answers
+    from floatlens.study.spec import Output
+
+    made = Findings()
+    publish_answers(study, out, read_config(Output, {"figures": formats}), made)
+    return made.files
 
 
 def _kind(run: Path) -> str | None:

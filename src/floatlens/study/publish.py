@@ -49,13 +49,15 @@ def publish(
     formats: Sequence[str] = FORMATS,
     rule: str | None = None,
     analyses: Sequence[str] | None = None,
+    more: Sequence[Claim] = (),
     each: Callable[[int, int], None] = lambda done, total: None,
     see: Callable[[Trace, Path], object] = lambda trace, file: None,
 ) -> Published:
     """Analyse the traces of runs in one walk, and write what they show. `each` is told after every trace.
 
     `only` names figures; tables are then those of the analyses behind them. `analyses` leaves the others out. `rule`
-    replaces the anchor rule of every analysis that has one. `see` is shown every trace on the way.
+    replaces the anchor rule of every analysis that has one. `more` are verdicts on something else than traces, for the
+    same table. `see` is shown every trace on the way.
     """
     from floatlens.figures.registry import FIGURES
 
@@ -67,7 +69,7 @@ def publish(
     skipped: dict[str, str] = {}
     settings = _settings(list(wanted) if only else list(ANALYSES if analyses is None else analyses), rule)
     results = analyse(_walk(files, first, each, see), settings, skipped=skipped)
-    found = claims(results)
+    found = [*claims(results), *more]
     made = Published(results, found, skipped)
     figures = out / "figures"
     for folder in (figures, out / "tables"):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from floatlens.qa.tables import Table
     from floatlens.traces import Trace
 
-__all__ = ["Findings", "publish_study"]
+__all__ = ["Findings", "publish_answers", "publish_study"]
 
 
 @dataclass
@@ -68,7 +68,7 @@ def publish_study(
     """Tables, figures, claims and report of everything that is on record. `each` is told after every trace."""
     output = output or Output()
     made = Findings()
-    _publish_answers(folder, output, made)
+    publish_answers(folder, folder, output, made)
     if has_traces(folder):
         _publish_traces(folder, output, analyses, each, made)
     else:
@@ -78,24 +78,25 @@ def publish_study(
     return made
 
 
-def _publish_answers(folder: Path, output: Output, made: Findings) -> None:
+def publish_answers(folder: Path, out: Path, output: Output, made: Findings) -> None:
+    """Tables and figures of a study's answers in OUT; `made` gets them."""
     answers, manifest = open_answers(folder)
     asked = answers[answers["condition"].isin(MODES)]
     if not asked.empty:
         columns = [(name, one.get("column", name)) for name, one in manifest["data"].items()]
         columns = [pair for pair in columns if pair[0] in set(asked["data"])]
-        made.table, files = publish_qa(asked, columns, folder, paper=output.paper, formats=output.figures)
+        made.table, files = publish_qa(asked, columns, out, paper=output.paper, formats=output.figures)
         made.files += files
     points = asked_points(manifest)
     stressed = answers[answers["condition"].isin([point.name for point in points if point.test in TESTS])]
     if not stressed.empty:
-        made.curves, made.agreed, files = publish_stress(stressed, points, folder, formats=output.figures)
+        made.curves, made.agreed, files = publish_stress(stressed, points, out, formats=output.figures)
         made.files += files
     edited = edited_answers(answers)
     if not edited.empty:
         from floatlens.study.interventions import publish_interventions
 
-        made.effects, files = publish_interventions(edited, folder, formats=output.figures)
+        made.effects, files = publish_interventions(edited, out, formats=output.figures)
         made.files += files
 
 
@@ -115,11 +116,19 @@ def _publish_traces(
     def see(trace: Trace, file: Path) -> None:
         seen.append(look(opened(trace), file))
 
-    found = publish([folder], folder, formats=output.figures, rule=output.rule, analyses=analyses, each=each, see=see)
+    found = publish(
+        [folder],
+        folder,
+        formats=output.figures,
+        rule=output.rule,
+        analyses=analyses,
+        more=answer_claims_of(folder),
+        each=each,
+        see=see,
+    )
     made.results, made.skipped = found.results, found.skipped
-    made.claims = [*found.claims, *answer_claims_of(folder)]
+    made.claims = found.claims
     made.files += found.files
-    save_frame(claims_frame(made.claims), folder / "tables" / "claims")
     if output.report:
         wrote = report(
             [folder],
