@@ -87,6 +87,8 @@ def _do(plan: Plan, held: RunFolder[StudyRecord], team: Team, session: _Session)
     if session.done == session.total:
         return True
     stop = Stop(lambda: say("finishing what is under way, then stopping; Ctrl-C again stops at once"))
+    if team.count != 1:
+        say(f"starting {team.count or 'all'} workers; each loads its libraries and the first model")
     records = run_plan(plan, held, team.executor, plan.study.machine.batch, stop)
     with stop.listening(), progress("running", session.total, session.done) as bar:
         try:
@@ -115,6 +117,7 @@ class _Session:
     def __init__(self, out: Path, counts: Counts) -> None:
         self.out, self.total, self.done = out, counts.total, counts.done
         self.failed = self._warned = 0
+        self._begun = False
         self._began = time.monotonic()
         self._right: dict[str, list[float]] = {}
 
@@ -133,6 +136,9 @@ class _Session:
         else:
             self.done += 1
         bar.item(f"{where}: {self._so_far(where, record)}")
+        if not self._begun:  # until then workers and models were loading
+            self._begun = True
+            bar.start()
 
     def _so_far(self, where: str, record: StudyRecord) -> str:
         if record.what == "trace":
