@@ -47,10 +47,10 @@ def run_study(request: Request) -> int:
     source = with_machine(read_study(request.study), request.workers, request.executor, request.address)
     folder = folder_of(source, request.out)
     plan = make_plan(source, say)
-    if request.dry_run and not (folder / "manifest.json").is_file():
+    if request.dry_run and not folder.exists():
         _show_plan(plan, None, folder)
         return 0
-    with opened_folder(plan, folder, shlex.join(request.command), write=not request.dry_run) as held:
+    with opened_folder(plan, folder, shlex.join(request.command), write=not request.dry_run, say=say) as held:
         counts, team = _show_plan(plan, held, folder)
         if request.dry_run:
             return 0
@@ -97,7 +97,7 @@ def _do(plan: Plan, held: RunFolder[StudyRecord], team: Team, session: _Session)
         except OSError as error:
             hint = "; what is on record stays, run it again to continue" if error.errno is not None else ""
             raise FloatlensError(f"{error.filename or session.out}: {error.strerror or error}{hint}") from error
-    return not stop.asked or session.done + session.failed >= session.total
+    return not stop.asked
 
 
 def _publish(plan: Plan, folder: Path) -> Findings:

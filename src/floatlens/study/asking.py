@@ -113,6 +113,12 @@ class AskTask:
 
         return record.model_copy(update={"measured": measure(model, item.asked, self.subject.config)})
 
+    def halves(self) -> list[AskTask]:
+        """Two batches instead of one; nothing of a single question."""
+        middle = len(self.items) // 2
+        parts = (self.items[:middle], self.items[middle:])
+        return [AskTask(self.subject, part) for part in parts] if middle else []
+
     def failed(self, error: str) -> list[AnswerRecord]:
         return [_record(item, Answer("failed", error=error)) for item in self.items]
 

@@ -54,7 +54,7 @@ def forecast(
     total, guessed = 0.0, 0
     parts = {part.data.name: part for part in plan.parts}
     for row, subject, left in _open(plan, counts):
-        seen = known.get((subject.ref, row.what)) or known.get((subject.ref, ""))
+        seen = known.get((subject.ref, row.what))
         if seen is not None:
             total += left * seen[0]
             continue
@@ -78,7 +78,7 @@ def _open(plan: Plan, counts: Counts) -> Iterator[tuple[Row, Subject, int]]:
 
 
 def _known(records: Iterable[StudyRecord]) -> dict[tuple[str, str], tuple[float, int]]:
-    """Mean seconds of an item and how many there were, by model and line of the plan, and "" for all answers."""
+    """Mean seconds of an item and how many there were, by model and line of the plan."""
     found: dict[tuple[str, str], list[float]] = {}
     for record in records:
         if record.status == "done" and record.seconds is not None:

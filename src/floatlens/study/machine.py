@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import floatlens
 from floatlens.study.workers import cores
 from floatlens.tracer import versions
 
-__all__ = ["surroundings"]
+__all__ = ["changed_versions", "surroundings"]
 
 
 def surroundings(base: Path) -> dict[str, Any]:
@@ -24,6 +25,12 @@ def surroundings(base: Path) -> dict[str, Any]:
         "machine": _machine(),
         "git": {"floatlens": _revision(Path(floatlens.__file__).parent), "study": _revision(base)},
     }
+
+
+def changed_versions(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str:
+    """Which versions differ from those of a manifest, in words; empty where none does."""
+    old, new = (before or now).get("versions", {}), now["versions"]
+    return "; ".join(f"{name} {old.get(name)} before, {new[name]} now" for name in new if old.get(name) != new[name])
 
 
 def _machine() -> dict[str, Any]:

@@ -172,17 +172,25 @@ def folder_of(source: Source, out: str | Path | None) -> Path:
 
 @contextmanager
 def opened_folder(
-    plan: Plan, folder: Path, command: str | None = None, *, write: bool = True
+    plan: Plan,
+    folder: Path,
+    command: str | None = None,
+    *,
+    write: bool = True,
+    say: Callable[[str], Any] = lambda message: None,
 ) -> Iterator[RunFolder[StudyRecord]]:
     """The folder, held for this process, with the study in its manifest; that of another study is refused.
 
-    With `write` False it is looked at and nothing is put into it.
+    With `write` False it is looked at and nothing is put into it. `say` is told when versions have changed.
     """
-    from floatlens.study.machine import surroundings
+    from floatlens.study.machine import changed_versions, surroundings
     from floatlens.study.plan import FREE
 
     with RunFolder.open(folder, StudyRecord) as held:
         manifest = {**plan.manifest(), **surroundings(plan.source.base), "command": command}
+        changed = changed_versions(held.manifest, manifest)
+        if changed:
+            say(f"warning: this study continues under other versions: {changed}")
         (held.settle if write else held.check)(manifest, free=(*FREE, "output"))
         yield held
 

@@ -1,7 +1,9 @@
 """How tasks are shared out among workers, wherever these are: who gets what, and what happens when one fails or dies.
 
-A task that fails is tried twice more, by another worker where there is one, then counts as failed. Workers are
-processes of this machine (`workers`) or actors of a Ray cluster (`ray_workers`); here nothing is known of either.
+A task that fails is tried twice more, by another worker where there is one, then counts as failed. A batch that failed
+twice is divided before the third time, so that one item, or memory for half of them only, costs no more than it must.
+Workers are processes of this machine (`workers`) or actors of a Ray cluster (`ray_workers`); here nothing is known of
+either.
 """
 
 from __future__ import annotations
@@ -9,12 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from floatlens.study.workers import Holder
 
-__all__ = ["ATTEMPTS", "Pending", "Spread", "Task", "Worker"]
+__all__ = ["ATTEMPTS", "Divisible", "Pending", "Spread", "Task", "Worker", "halves"]
 
 ATTEMPTS = 3
 """How often a task is tried before it counts as failed."""
@@ -31,6 +33,19 @@ class Task(Protocol[R_co]):
 
     def failed(self, error: str) -> R_co:
         """What to put on record when it could not be done."""
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """A task that may be done in two parts."""
+
+    def halves(self) -> Sequence[Any]:
+        """Two tasks instead of this one; nothing where it cannot be divided."""
+
+
+def halves(task: Task[R]) -> Sequence[Task[R]]:
+    """Two tasks instead of one; nothing where it cannot be divided."""
+    return task.halves() if isinstance(task, Divisible) else ()
 
 
 @dataclass(eq=False)
@@ -81,16 +96,16 @@ class Spread(Generic[W]):
                 yield from self._take(worker)
 
     def _next(self, worker: W, tasks: Iterator[Task[R]]) -> Pending[R] | None:
-        """A task to be tried again that somebody else had, else a new one, else any that is left."""
+        """A task to be tried again that somebody else had, else a new one.
+
+        What this worker failed waits for another: one that is idle is asked next, a busy one will be.
+        """
         for pending in self._again:
             if pending.last != worker.number or len(self._team) == 1:
                 self._again.remove(pending)
                 return pending
         new = next(tasks, None)
-        if new is not None:
-            return Pending(new)
-        others_busy = any(other.pending is not None for other in self._team)
-        return self._again.popleft() if self._again and not others_busy else None
+        return None if new is None else Pending(new)
 
     def _take(self, worker: W) -> Iterator[tuple[Task[R], R]]:
         pending = worker.pending
@@ -102,7 +117,10 @@ class Spread(Generic[W]):
         pending.tried += 1
         pending.last = worker.number
         pending.errors.append(str(result))
-        if pending.tried < ATTEMPTS:
+        parts = halves(pending.task) if pending.tried == ATTEMPTS - 1 else ()
+        if parts:
+            self._again.extend(Pending(part, 1, list(pending.errors), worker.number) for part in parts)
+        elif pending.tried < ATTEMPTS:
             self._again.append(pending)
         else:
             yield pending.task, pending.task.failed(f"{pending.errors[-1]} (tried {ATTEMPTS} times)")

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from floatlens.errors import FloatlensError
-from floatlens.study.spread import ATTEMPTS, Pending, Spread, Task
+from floatlens.study.spread import ATTEMPTS, Pending, Spread, Task, halves
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnContext
@@ -134,7 +134,7 @@ class Workers:
             return
         with _threads(self._threads if self._fixed else None):
             for task in tasks:
-                yield task, _alone(task, self._holder)
+                yield from _alone(task, self._holder)
 
 
 def _ready(busy: Sequence[_Worker[Any]]) -> list[_Worker[Any]]:
@@ -156,16 +156,36 @@ def _threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _alone(task: Task[R], holder: Holder) -> R:
-    """Here and now. What fails alike for everybody is not tried again in the same process."""
+def _alone(task: Task[R], holder: Holder) -> Iterator[tuple[Task[R], R]]:
+    """Here and now. What fails alike for everybody is not tried again in the same process, but a batch is divided."""
     try:
-        return task.perform(holder)
+        found = task.perform(holder)
     except Exception as error:
-        return task.failed(said(error))
+        parts, why = halves(task), said(error)
+    else:
+        yield task, found
+        return
+    for part in parts:
+        yield from _alone(part, holder)
+    if not parts:
+        yield task, task.failed(why)
 
 
 def said(error: BaseException) -> str:
     return str(error) if isinstance(error, FloatlensError) else f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """What is started inside ignores Ctrl-C from its first moment on: that is for the process that writes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Worker(Generic[R]):
@@ -180,7 +200,8 @@ class _Worker(Generic[R]):
         self.connection: Connection[Any, Any]
         self.connection, theirs = self._context.Pipe()
         self.process: BaseProcess = self._context.Process(target=_serve, args=(theirs, self._threads), daemon=True)
-        self.process.start()
+        with _deaf():
+            self.process.start()
         theirs.close()
 
     def give(self, pending: Pending[R]) -> None:
@@ -213,7 +234,7 @@ class _Worker(Generic[R]):
 
 def _serve(connection: Connection[Any, Any], threads: int) -> None:
     """Perform one task after another until there are no more. Ctrl-C is for the process that writes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for those that were started outside of the main thread
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
