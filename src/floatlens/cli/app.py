@@ -26,6 +26,7 @@ from floatlens.errors import FloatlensError
 __all__ = ["app", "main"]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+add_run(app)  # first in the list of commands, as it is where most begin
 app.add_typer(scale, name="scale")
 _UsageError: Any = typer.BadParameter.__bases__[0]  # typer shows no public name for it
 
@@ -240,7 +241,7 @@ def trace(
 @app.command()
 def bench(
     part: Annotated[
-        Literal["capture", "throughput"], typer.Argument(help="What to measure.", metavar="[capture|throughput]")
+        Literal["capture", "throughput"], typer.Argument(help="What to measure.", metavar="PART")
     ] = "capture",
     lengths: Annotated[str, typer.Option(help="Sequence lengths, commas between.")] = "512,1024,2048,4096,8192",
     rounds: Annotated[int, typer.Option(help="How often the variants take turns.", min=1)] = 3,
@@ -277,7 +278,6 @@ def _throughput(rounds: int, out: Path) -> None:
     say(f"saved {table} and {numbers}")
 
 
-add_run(app)
 add_qa(app)
 add_intervene(app)
 add_commands(app)

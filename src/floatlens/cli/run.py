@@ -30,7 +30,7 @@ def _option(help: str, panel: str | None = None) -> Any:
 
 WorkerCount = Annotated[int | None, _option("How many; if not given, what the study says, else as fits.", "Machine")]
 ExecutorName = Annotated[
-    Literal["local", "ray"] | None, _option("This machine, or Ray (pip install 'floatlens[ray]').", "Machine")
+    Literal["local", "ray"] | None, _option("This machine, or Ray, which is an extra (docs/cluster.md).", "Machine")
 ]
 Address = Annotated[str | None, _option("Of a Ray cluster, such as auto or ray://host:10001.", "Machine")]
 DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Show the plan and stop.")]
