@@ -63,7 +63,8 @@ def test_the_manifest_says_what_is_needed_to_repeat_it(done: fl.Run) -> None:
     assert {"floatlens", "torch", "python"} <= set(manifest["versions"])
     assert manifest["machine"]["cores"] >= 1
     assert set(manifest["git"]) == {"floatlens", "study"}
-    assert fl.run(manifest["study"], done.path).records == done.records  # it is a study itself, and all of it is done
+    again = {**manifest["study"], "output": {"figures": ["png"], "report": False}, "analyses": ["drift"]}
+    assert fl.run(again, done.path).records == done.records  # it is a study itself, and all of it is done
 
 
 def test_edits_are_measured_beside_their_answers(done: fl.Run) -> None:
@@ -107,6 +108,7 @@ def test_failures_are_on_record_and_the_rest_goes_on(
     monkeypatch.setattr(asking, "ask", broken)
     monkeypatch.setattr(tracetask, "trace", broken)
     few = {"models": ["scale:qwen"], "data": [{"ref": "scale:rag:documents=2", "limit": 2}], "traces": {"questions": 1}}
+    few["analyses"] = ["drift"]
     run = fl.run(few, tmp_path / "run")
     assert [(one.status, one.error) for one in run.records] == [("failed", "ValueError: no luck")] * 5
     monkeypatch.undo()

@@ -102,7 +102,7 @@ class Plan:
         return {
             "kind": "study",
             "format": 1,
-            "study": self.study.model_dump(mode="json", exclude={"output"}),
+            "study": self.study.model_dump(mode="json", exclude={"output": True, "stress": {"seed"}}),
             "models": models,
             "data": {part.data.name: {**part.data.described(), "column": part.data.column} for part in self.parts},
             "template": load_template(self.subjects[0].config.prompt.template).label,

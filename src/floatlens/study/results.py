@@ -81,6 +81,8 @@ def publish_study(
 def publish_answers(folder: Path, out: Path, output: Output, made: Findings) -> None:
     """Tables and figures of a study's answers in OUT; `made` gets them."""
     answers, manifest = open_answers(folder)
+    if answers.empty:  # nothing was asked, or nothing answered
+        return
     asked = answers[answers["condition"].isin(MODES)]
     if not asked.empty:
         columns = [(name, one.get("column", name)) for name, one in manifest["data"].items()]
