@@ -40,6 +40,7 @@ class Request:
 
 def run_study(request: Request) -> int:
     """Plan, run and publish a study; gives the exit code."""
+    say(f"planning {request.study.stem if request.study.is_file() else request.study}")
     from floatlens.study.plan import make_plan
     from floatlens.study.reading import read_study
     from floatlens.study.runs import folder_of, opened_folder, with_machine
