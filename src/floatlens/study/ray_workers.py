@@ -87,9 +87,11 @@ class RayWorkers:
             options["address"] = self._address
         try:
             self._ray.init(**options)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            where = self._address or "on this machine"
-            raise FloatlensError(f"Ray {where}: cannot be reached or started ({error})") from None
+        except Exception as error:  # a bare one is what Ray raises where a machine is too busy to start it in time
+            self._ray.shutdown()  # what was started of it
+            where = f"at {self._address}" if self._address else "on this machine"
+            said_first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise FloatlensError(f"Ray {where} cannot be reached or started ({said_first})") from error
         self._own = True
 
     def _affordable(self) -> int:
