@@ -131,6 +131,7 @@ def run(
 
     Example: `run({"models": ["scale:llada"], "data": ["scale:rag"], "traces": {"questions": 2}}).report`
     """
+    from floatlens.study.counting import count
     from floatlens.study.driving import Stop, run_plan
     from floatlens.study.plan import make_plan
     from floatlens.study.results import publish_study
@@ -138,7 +139,7 @@ def run(
     source = with_machine(read_study(study), workers, executor, address)
     plan = make_plan(source)
     folder = folder_of(source, out)
-    team = team_for(plan, None, default=1)
+    team = team_for(plan, count(plan).total, local=1)
     with opened_folder(plan, folder) as held, Stop().listening() as stop:
         for record in run_plan(plan, held, team.executor, source.study.machine.batch, stop):
             each(record)
@@ -205,22 +206,23 @@ class Team:
     elsewhere: bool = False
 
 
-def team_for(plan: Plan, items: int | None, default: int | None = None) -> Team:
+def team_for(plan: Plan, items: int, local: int | None = None) -> Team:
     """The executor that a study asks for. Small models on a CPU get a thread each, and a worker per core.
+
+    `local` is how many workers there are on this machine where the study does not say; None: as suits the items.
 
     The number of threads does not follow from the number of workers: sums differ in their last bits with it.
     """
     machine = plan.study.machine
     models = [subject.model for subject in plan.subjects]
     small = all(small_on_cpu(model) for model in models)
-    count = machine.workers or default
     if machine.executor == "ray":
         from floatlens.study.ray_workers import RayWorkers
 
-        local = machine.address is None
-        count = count or (suggest(models, items or 0) if local else None)
+        here = machine.address is None
+        wanted = machine.workers or (suggest(models, items) if here else None)
         threads = machine.threads or (1 if small else max(1, int(machine.cpus)))
-        return Team(RayWorkers.of(machine, count, threads), count, threads, elsewhere=not local)
-    count = count or suggest(models, items or 0)
+        return Team(RayWorkers.of(machine, wanted, threads), wanted, threads, elsewhere=not here)
+    count = machine.workers or local or suggest(models, items)
     threads = machine.threads or (1 if small else max(1, cores() // count))
     return Team(Workers(count, threads), count, threads)
