@@ -136,10 +136,10 @@ class _Session:
                 say(f"more failures like these stand in {self.out / 'records.jsonl'}")
         else:
             self.done += 1
-        bar.item(f"{where}: {self._so_far(where, record)}")
-        if not self._begun:  # until then workers and models were loading
+        if not self._begun:  # until now workers and models were loading
             self._begun = True
             bar.start()
+        bar.item(f"{where}: {self._so_far(where, record)}")
 
     def _so_far(self, where: str, record: StudyRecord) -> str:
         if record.what == "trace":

@@ -109,8 +109,8 @@ class Bar:
         self._draw(clean(note))
 
     def start(self) -> None:
-        """Count the time from here: what came before was getting ready."""
-        self._began, self._fresh = self._clock(), 0.0
+        """Count the time from the item that comes now: getting ready was part of it, and it says nothing of a rate."""
+        self._began, self._fresh = self._clock(), -1.0
 
     def pace(self) -> str:
         """Rate and time left, from what this session did; empty before anything is known."""
