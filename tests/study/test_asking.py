@@ -32,7 +32,7 @@ def closed(example: Example) -> Example:
 CONDITIONS = [Condition("closed", closed), Condition("rag", lambda example: example)]
 
 
-def answer(model: Any, questions: Sequence[Asked], config: AskConfig) -> list[Answer]:
+def answer(model: Any, questions: Sequence[Asked], config: AskConfig, room: object) -> list[Answer]:
     """Every question is answered with its id."""
     return [_answer(asked.example) for asked in questions]
 
@@ -58,7 +58,7 @@ class Fake(Workers):
             self.tasks.append(task)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(asking, "ask", answer)
-                yield task, task.perform(SimpleNamespace(get=lambda model: None))
+                yield task, task.perform(SimpleNamespace(get=lambda model: None, room=None))
 
 
 @pytest.fixture(scope="module")
