@@ -98,6 +98,20 @@ def test_answers_of_documents_can_be_copied_from_them():
             assert all(" ".join(answer) in told for _, answer in found)
 
 
+def test_a_share_of_two_hops_is_asked_and_answered_in_two_parts():
+    rows = MAKER.rows(stage("homes", rows=40, length=400, two_hop=1.0, both=0.5), 0)
+    doubles = [
+        "," in answer
+        for ids, part in zip(rows.ids, rows.part, strict=True)
+        for context, answer in exchanges(ids, part)[:1]
+        if {"river", "region", "landmark", "known", "visitors", "lie"} & set(context[context.index("Question") :])
+    ]
+    assert len(doubles) > 20
+    assert 0.2 < np.mean(doubles) < 0.8
+    plain = MAKER.rows(stage("homes", length=400, two_hop=1.0), 0)
+    assert not any("," in text(ids[part == ANSWER]) for ids, part in zip(plain.ids, plain.part, strict=True))
+
+
 @pytest.mark.parametrize("kind", ["words", "pairs"])
 def test_lines_are_looked_up_by_name(kind):
     rows = MAKER.rows(stage(kind, length=60), 0)

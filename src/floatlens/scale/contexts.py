@@ -25,13 +25,20 @@ Kind = Literal["people", "places", "spouses", "homes"]
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with its one answer. `path` names the attributes it follows; `golds` the documents it needs."""
+    """A question with its one answer. `path` names the attributes it follows, `golds` the documents it needs; `both`
+    says that the answer tells what it found on the way as well."""
 
     text: str
     answer: str
     subject: str
     path: tuple[str, ...]
     golds: tuple[int, ...]
+    both: bool = False
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The attributes whose values make up the answer."""
+        return self.path if self.both else self.path[-1:]
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,7 @@ def ask_both(random: np.random.Generator, context: Context, what: tuple[int, str
     opening = _pick(random, QUESTIONS[link]).format(s=subject.name)
     text = f"{opening} {_pick(random, QUESTIONS[attribute]).format(s=SO_FOUND[link])}"
     answer = f"{subject.facts[link]}, {target.facts[attribute]}"
-    return Asked(text, answer, subject.name, (link, attribute), (first, second))
+    return Asked(text, answer, subject.name, (link, attribute), (first, second), both=True)
 
 
 def draw_context(

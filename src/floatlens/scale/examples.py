@@ -6,6 +6,7 @@ to, or evenly over all places.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Literal
 
@@ -36,9 +37,10 @@ def questions(
     `rag`: one hop, held-out people, `documents` passages of which one is gold, at place `gold` (0-based) or, if that is
     not given, at every place in turn. `two-hop`: asked in two parts and answered in two ("Who is Ada Frost married to?
     Where does the person live?"), two gold passages, anywhere; `two-hop-unsaid`: only the end is asked and answered
-    ("Where does the person married to Ada Frost live?"). `closed-known`: no passages, people that training told about. `closed-unknown`: no passages, held-out people, so nobody can know. `counterfactual`: as `rag`,
-    but about a known person whose passage says something else than training did; the passage is right. `known`: as
-    `rag`, about known people and as training told it, so that the same question can be asked with passages and without.
+    ("Where does the person married to Ada Frost live?"). `closed-known`: no passages, people that training told about.
+    `closed-unknown`: no passages, held-out people, so nobody can know. `counterfactual`: as `rag`, but about a known
+    person whose passage says something else than training did; the passage is right. `known`: as `rag`, about known
+    people and as training told it, so that the same question can be asked with passages and without.
 
     Example: `questions("rag", 100, gold=4)[0].documents[4].is_gold  # True`
     """
@@ -55,7 +57,7 @@ def questions(
 
 
 def chance(example: Example) -> float:
-    """The probability of hitting the answer by guessing among all values of its kind."""
+    """The probability of hitting the answer by guessing among all values of its kind, part by part."""
     return float(example.meta["chance"])
 
 
@@ -125,8 +127,9 @@ def _example(world: World, id: str, asked: Asked, context: Context | None) -> Ex
     meta = {
         "subject": asked.subject,
         "path": list(asked.path),
+        "told": list(asked.told),
         "gold": list(asked.golds),
-        "chance": 1 / world.number_of_values(asked.path[-1]),
+        "chance": 1 / math.prod(world.number_of_values(attribute) for attribute in asked.told),
         "world": [world.seed, WORLD_VERSION],
     }
     return Example(id=id, question=asked.text, answers=[asked.answer], documents=documents, meta=meta)

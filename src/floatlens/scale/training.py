@@ -130,7 +130,7 @@ class _Run:
         self._restore()
 
     def _begin_course(self) -> None:
-        """Go on from the weights as a checkpoint would store them, so that a stored model can take the course as well."""
+        """Go on from the weights as a checkpoint would store them, so that a stored model can take it as well."""
         with torch.no_grad():
             for parameter in self.module.parameters():
                 parameter.copy_(parameter.to(STORED))
