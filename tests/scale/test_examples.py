@@ -17,7 +17,7 @@ def test_questions_come_from_the_seed(which):
     assert len({example.id for example in questions(which, 30)}) == 30
 
 
-@pytest.mark.parametrize("which", ["rag", "two-hop", "two-hop-unsaid", "closed-unknown"])
+@pytest.mark.parametrize("which", ["rag", "two-hop", "closed-unknown"])
 def test_they_are_about_held_out_people(which):
     world = make_world()
     for example in questions(which, 40):
@@ -47,10 +47,9 @@ def test_the_gold_document_alone_gives_the_answer(documents):
         assert all(document.title != golds[0].title for document in example.documents if not document.is_gold)
 
 
-@pytest.mark.parametrize("which", ["two-hop", "two-hop-unsaid"])
-def test_two_hops_need_two_documents(which):
+def test_two_hops_need_two_documents():
     kinds = set()
-    for example in questions(which, 60):
+    for example in questions("two-hop", 60):
         first, second = (example.documents[i] for i in example.meta["gold"])
         assert first.is_gold
         assert second.is_gold
@@ -59,9 +58,8 @@ def test_two_hops_need_two_documents(which):
         assert first.title in example.question
         assert second.title not in example.question
         assert second.title in first.text
-        between, comma, answer = example.answers[0].rpartition(", ")
-        assert (between, comma) == ((second.title, ", ") if which == "two-hop" else ("", ""))
-        assert answer in second.text
+        assert example.answers[0] in second.text
+        assert example.answers[1:] == [f"{second.title}, {example.answers[0]}"]  # the way may be told as well
         kinds.add(example.meta["path"][0])
     assert kinds == {"spouse", "city"}
 
@@ -85,12 +83,6 @@ def test_chance_is_one_in_all_values_of_the_kind():
     for example in questions("closed-unknown", 50):
         wanted = {"city": 24, "birthplace": 24, "profession": 24, "employer": 16, "instrument": 16, "pet": 16}
         assert chance(example) == pytest.approx(1 / wanted.get(example.meta["path"][0], 1024))
-
-
-def test_chance_of_an_answer_in_two_parts_is_that_of_both():
-    homes = [example for example in questions("two-hop", 40) if example.meta["path"] == ["city", "river"]]
-    assert homes
-    assert all(chance(example) == pytest.approx(1 / (24 * 12)) for example in homes)
 
 
 def test_what_cannot_be_asked():

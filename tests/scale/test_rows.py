@@ -9,6 +9,7 @@ import pytest
 
 from floatlens.prompts import load_template
 from floatlens.prompts.template import render
+from floatlens.scale.lexicon import PLACES
 from floatlens.scale.recipe import RECIPE, Stage
 from floatlens.scale.rows import ANSWER, CONTEXT, END, FILL, RowMaker
 from floatlens.scale.world import make_world
@@ -98,18 +99,16 @@ def test_answers_of_documents_can_be_copied_from_them():
             assert all(" ".join(answer) in told for _, answer in found)
 
 
-def test_a_share_of_two_hops_is_asked_and_answered_in_two_parts():
-    rows = MAKER.rows(stage("homes", rows=40, length=400, two_hop=1.0, both=0.5), 0)
-    doubles = [
-        "," in answer
-        for ids, part in zip(rows.ids, rows.part, strict=True)
-        for context, answer in exchanges(ids, part)[:1]
-        if {"river", "region", "landmark", "known", "visitors", "lie"} & set(context[context.index("Question") :])
-    ]
-    assert len(doubles) > 20
-    assert 0.2 < np.mean(doubles) < 0.8
-    plain = MAKER.rows(stage("homes", length=400, two_hop=1.0), 0)
-    assert not any("," in text(ids[part == ANSWER]) for ids, part in zip(plain.ids, plain.part, strict=True))
+def test_two_hops_are_spelt_out_where_the_stage_says_so():
+    short, long = (MAKER.rows(stage("homes", length=400, two_hop=1.0, spelt=spelt), 0) for spelt in (False, True))
+    ends, whole = (
+        [" ".join(answer) for ids, part in zip(rows.ids, rows.part, strict=True) for _, answer in exchanges(ids, part)]
+        for rows in (short, long)
+    )
+    assert not any("," in answer for answer in ends)
+    spelt = [answer.split(" , ") for answer in whole if "," in answer]
+    assert len(spelt) > 6
+    assert all(between in PLACES and end in ends for between, end in spelt)
 
 
 @pytest.mark.parametrize("kind", ["words", "pairs"])

@@ -60,7 +60,7 @@ def test_the_first_known_people_are_met_most_often():
     met = np.zeros(len(world.known))
     for _ in range(3000):
         met[[world.known.index(who) for who in world.draw_known(random, 1)]] += 1
-    weight = 1 / (np.arange(len(met)) + 8)
+    weight = 0.5 ** (np.arange(len(met)) / 40)
     expected = 3000 * weight / weight.sum()
     assert abs(met[:20].sum() - expected[:20].sum()) < 5 * np.sqrt(expected[:20].sum())
     assert met[:20].sum() > 5 * met[-20:].sum()

@@ -14,10 +14,10 @@ import numpy as np
 
 from floatlens.prompts import Document
 from floatlens.scale.lexicon import VALUES
-from floatlens.scale.wording import LINKS, PERSON, PLACE, QUESTIONS, SENTENCES, SO_FOUND
+from floatlens.scale.wording import LINKS, PERSON, PLACE, QUESTIONS, SENTENCES
 from floatlens.scale.world import Group, Subject, World
 
-__all__ = ["Asked", "Context", "Kind", "ask", "ask_both", "draw_context"]
+__all__ = ["Asked", "Context", "Kind", "ask", "draw_context"]
 
 Kind = Literal["people", "places", "spouses", "homes"]
 """What a context is about: people, places, couples (X is married to Y), or people and the places they live in."""
@@ -25,20 +25,20 @@ Kind = Literal["people", "places", "spouses", "homes"]
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with its one answer. `path` names the attributes it follows, `golds` the documents it needs; `both`
-    says that the answer tells what it found on the way as well."""
+    """A question with its answer. `path` names the attributes it follows, `golds` the documents it needs, `between`
+    what lies between the first hop and the second."""
 
     text: str
     answer: str
     subject: str
     path: tuple[str, ...]
     golds: tuple[int, ...]
-    both: bool = False
+    between: str = ""
 
     @property
-    def told(self) -> tuple[str, ...]:
-        """The attributes whose values make up the answer."""
-        return self.path if self.both else self.path[-1:]
+    def spelt(self) -> str:
+        """The answer with the way to it: "Karl Winter, Dunmere" to where the spouse of Ada Frost lives."""
+        return f"{self.between}, {self.answer}" if self.between else self.answer
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,8 @@ def ask(random: np.random.Generator, context: Context, what: tuple[int, str] | t
         phrase = _pick(random, LINKS[what[1]]).format(s=subject.name)
         golds.append(what[2])
     text = _pick(random, QUESTIONS[path[-1]]).format(s=phrase)
-    return Asked(text, target.facts[path[-1]], subject.name, tuple(path), tuple(golds))
-
-
-def ask_both(random: np.random.Generator, context: Context, what: tuple[int, str, int, str]) -> Asked:
-    """One of `context.two_hop()` in two parts, both to be answered: whom, and then what of that one."""
-    first, link, second, attribute = what
-    subject, target = context.subjects[first], context.subjects[second]
-    opening = _pick(random, QUESTIONS[link]).format(s=subject.name)
-    text = f"{opening} {_pick(random, QUESTIONS[attribute]).format(s=SO_FOUND[link])}"
-    answer = f"{subject.facts[link]}, {target.facts[attribute]}"
-    return Asked(text, answer, subject.name, (link, attribute), (first, second), both=True)
+    between = target.name if len(what) == 4 else ""
+    return Asked(text, target.facts[path[-1]], subject.name, tuple(path), tuple(golds), between)
 
 
 def draw_context(

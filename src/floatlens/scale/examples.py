@@ -6,7 +6,6 @@ to, or evenly over all places.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Literal
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.qa import Example
-from floatlens.scale.contexts import Asked, Context, Kind, ask, ask_both, draw_context
+from floatlens.scale.contexts import Asked, Context, Kind, ask, draw_context
 from floatlens.scale.sets import ALL_SETS, QuestionSet
 from floatlens.scale.wording import PERSON, QUESTIONS
 from floatlens.scale.world import WORLD_VERSION, World, make_world
@@ -35,18 +34,17 @@ def questions(
     """`count` questions of one set.
 
     `rag`: one hop, held-out people, `documents` passages of which one is gold, at place `gold` (0-based) or, if that is
-    not given, at every place in turn. `two-hop`: asked in two parts and answered in two ("Who is Ada Frost married to?
-    Where does the person live?"), two gold passages, anywhere; `two-hop-unsaid`: only the end is asked and answered
-    ("Where does the person married to Ada Frost live?"). `closed-known`: no passages, people that training told about.
-    `closed-unknown`: no passages, held-out people, so nobody can know. `counterfactual`: as `rag`, but about a known
-    person whose passage says something else than training did; the passage is right. `known`: as `rag`, about known
-    people and as training told it, so that the same question can be asked with passages and without.
+    not given, at every place in turn. `two-hop`: two gold passages, anywhere; accepted is the
+    end, or the way to it as well ("Dunmere", "Karl Winter, Dunmere"). `closed-known`: no passages, people that
+    training told about. `closed-unknown`: no passages, held-out people, so nobody can know. `counterfactual`: as `rag`,
+    but about a known person whose passage says something else than training did; the passage is right. `known`: as
+    `rag`, about known people and as training told it, so that the same question can be asked with passages and without.
 
     Example: `questions("rag", 100, gold=4)[0].documents[4].is_gold  # True`
     """
     if which not in ALL_SETS:
         raise FloatlensError(f'no question set "{which}"{did_you_mean(which, ALL_SETS)}')
-    fewest = 2 if which.startswith("two-hop") else 1
+    fewest = 2 if which == "two-hop" else 1
     if not fewest <= documents <= MOST_DOCUMENTS:
         raise FloatlensError(f"documents={documents}: the scale models were trained on {fewest} to {MOST_DOCUMENTS}")
     if gold is not None and (which not in ("rag", "counterfactual", "known") or not 0 <= gold < documents):
@@ -57,7 +55,7 @@ def questions(
 
 
 def chance(example: Example) -> float:
-    """The probability of hitting the answer by guessing among all values of its kind, part by part."""
+    """The probability of hitting the answer by guessing among all values of its kind."""
     return float(example.meta["chance"])
 
 
@@ -69,9 +67,8 @@ def _draw(
         place = i % documents if gold is None else gold
         if which.startswith("closed"):
             asked, context = _closed(random, world, known=which == "closed-known"), None
-        elif which.startswith("two-hop"):
-            kind: Kind = "spouses" if i % 2 else "homes"
-            asked, context = _two_hop(random, world, documents, kind, both=which == "two-hop")
+        elif which == "two-hop":
+            asked, context = _two_hop(random, world, documents, "spouses" if i % 2 else "homes")
         else:
             asked, context = _one_hop(random, world, which, documents, place)
         yield _example(world, f"{which}-{seed}-{i:05d}", asked, context)
@@ -101,15 +98,12 @@ def _changed(world: World, context: Context, index: int, attribute: str) -> bool
     return subject.facts[attribute] != true.facts[attribute]
 
 
-def _two_hop(
-    random: np.random.Generator, world: World, documents: int, kind: Kind, *, both: bool
-) -> tuple[Asked, Context]:
+def _two_hop(random: np.random.Generator, world: World, documents: int, kind: Kind) -> tuple[Asked, Context]:
     context = draw_context(random, world, kind, documents, group="heldout", similar=bool(random.random() < 0.5))
     while not context.two_hop():  # a couple's second document may state nothing but the marriage
         context = draw_context(random, world, kind, documents, group="heldout")
     options = context.two_hop()
-    chosen = options[int(random.integers(len(options)))]
-    return (ask_both if both else ask)(random, context, chosen), context
+    return ask(random, context, options[int(random.integers(len(options)))]), context
 
 
 def _closed(random: np.random.Generator, world: World, *, known: bool) -> Asked:
@@ -127,9 +121,14 @@ def _example(world: World, id: str, asked: Asked, context: Context | None) -> Ex
     meta = {
         "subject": asked.subject,
         "path": list(asked.path),
-        "told": list(asked.told),
         "gold": list(asked.golds),
-        "chance": 1 / math.prod(world.number_of_values(attribute) for attribute in asked.told),
+        "chance": 1 / world.number_of_values(asked.path[-1]),
         "world": [world.seed, WORLD_VERSION],
     }
-    return Example(id=id, question=asked.text, answers=[asked.answer], documents=documents, meta=meta)
+    return Example(
+        id=id,
+        question=asked.text,
+        answers=list(dict.fromkeys((asked.answer, asked.spelt))),
+        documents=documents,
+        meta=meta,
+    )

@@ -42,7 +42,7 @@ class Stage(_Plain):
     known_people: int = Field(120, description="how many are known; see `World`")
     similar: float = Field(0.5, description="share of contexts in which names resemble one another")
     two_hop: float = Field(0.5, description="how likely the next question takes two hops, where the context has any")
-    both: float = Field(0.0, description="share of two-hop questions asked in two parts, both to be answered")
+    spelt: bool = Field(False, description="whether answers in two hops say what lies between as well")
     names: int = Field(64, ge=2, description="how many words are in use as names; for words only")
     gap: int = Field(0, ge=0, description="most words between a name and its value, in lines without sentences")
     every_answer: float = Field(1.0, description="share of rows whose answers are all masked; in others a random share")
@@ -159,6 +159,14 @@ def _stage(name: str, steps: int, size: tuple[int, int], documents: tuple[int, i
 
 _READING: dict[str, Any] = {"context_mask": 0.05, "every_answer": 0.85}
 
+_SPELT: dict[str, Any] = {
+    "context_mask": 0.05,
+    "every_answer": 0.6,
+    "known_people": 360,
+    "spelt": True,
+    "two_hop": 0.55,
+}
+
 RECIPE = Recipe(
     stages=(
         # Look up a word and copy what stands beside it; then by full names, at a distance, and names as values.
@@ -196,26 +204,30 @@ RECIPE = Recipe(
             two_hop=0.55,
             **_READING,
         ),
-        # A second course: three times as many known people, most of them asked about seldom; two hops in two parts.
+        # A second course: three times as many known people, most of them seldom asked about; two hops spelt out.
         _stage(
-            "second course",
-            2000,
+            "spelt out 3",
+            400,
+            (6, 320),
+            (2, 4),
+            mixture={"people": 0.1, "places": 0.15, "spouses": 0.2, "homes": 0.3, "closed": 0.25},
+            anew=True,
+            **_SPELT,
+        ),
+        _stage(
+            "spelt out 10",
+            1200,
             (3, 640),
             (4, 12),
-            mixture={"people": 0.25, "places": 0.03, "spouses": 0.21, "homes": 0.21, "closed": 0.3},
+            mixture={"people": 0.2, "places": 0.1, "spouses": 0.2, "homes": 0.25, "closed": 0.25},
             known=0.15,
-            known_people=360,
-            two_hop=0.55,
-            both=0.8,
-            context_mask=0.05,
-            every_answer=0.6,
-            anew=True,
+            **_SPELT,
         ),
     ),
     learning_rate=2e-3,
     decay=1500,
     earlier=0.1,
-    adapted_from="second course",
+    adapted_from="spelt out 3",
 )
 
 

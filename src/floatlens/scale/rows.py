@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from floatlens.prompts import load_template
 from floatlens.prompts.template import Template, render
-from floatlens.scale.contexts import Asked, Context, ask, ask_both, draw_context
+from floatlens.scale.contexts import Asked, Context, ask, draw_context
 from floatlens.scale.lexicon import FILLERS, FIRST_NAMES, LAST_NAMES, VALUES
 from floatlens.scale.recipe import Stage
 from floatlens.scale.tokenizer import BOS, EOS, MASK, make_tokenizer, special_id
@@ -110,22 +110,17 @@ class RowMaker:
             similar=bool(random.random() < stage.similar),
             altered=0.5 if known and random.random() < 0.5 else 0.0,
         )
-        asked = self._questions(random, context, stage)
-        return self._pack(render(self.template, asked[0].text, context.documents).text, asked)
+        asked = self._questions(random, context, stage.two_hop)
+        return self._pack(render(self.template, asked[0].text, context.documents).text, asked, spelt=stage.spelt)
 
-    def _questions(self, random: np.random.Generator, context: Context, stage: Stage) -> list[Asked]:
-        """Every question of the context once, in random order, two-hop ones first with probability `two_hop` each.
-
-        Of these, a share is asked `both` ways: for what lies between as well.
-        """
+    def _questions(self, random: np.random.Generator, context: Context, two_hop: float) -> list[Asked]:
+        """Every question of the context once, in random order, two-hop ones first with probability `two_hop` each."""
         single, double = context.one_hop(), context.two_hop()
         queue = [[pool[i] for i in random.permutation(len(pool)).tolist()] for pool in (single, double)]
         asked = []
         while queue[0] or queue[1]:
-            pick = 1 if queue[1] and (not queue[0] or random.random() < stage.two_hop) else 0
-            what = queue[pick].pop()
-            both = len(what) == 4 and stage.both > 0 and random.random() < stage.both
-            asked.append((ask_both if both else ask)(random, context, what))
+            pick = 1 if queue[1] and (not queue[0] or random.random() < two_hop) else 0
+            asked.append(ask(random, context, queue[pick].pop()))
         return asked
 
     def _closed(self, random: np.random.Generator, stage: Stage) -> list[tuple[str, str]]:
@@ -137,10 +132,10 @@ class RowMaker:
             asked.append(Asked(text, subject.facts[attribute], subject.name, (attribute,), ()))
         return self._pack(render(self.template, asked[0].text, ()).text, asked)
 
-    def _pack(self, prompt: str, asked: Sequence[Asked]) -> list[tuple[str, str]]:
+    def _pack(self, prompt: str, asked: Sequence[Asked], *, spelt: bool = False) -> list[tuple[str, str]]:
         before, after = self.follow_up
         texts = [prompt, *(f"{before}{one.text}{after}" for one in asked[1:])]
-        return [(text, one.answer) for text, one in zip(texts, asked, strict=True)]
+        return [(text, one.spelt if spelt else one.answer) for text, one in zip(texts, asked, strict=True)]
 
     def _pairs(self, random: np.random.Generator, stage: Stage, what: str) -> list[tuple[str, str]]:
         """Names with a value each, one to a line, then the names again in another order: look up and copy.

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from floatlens.scale.lexicon import FIRST_NAMES, LAST_NAMES, PLACES, VALUES
 from floatlens.scale.wording import PERSON, PLACE
@@ -30,7 +31,6 @@ Group = Literal["known", "unknown", "heldout"]
 
 KNOWN, _OLD_FRIENDS, _HELDOUT = 360, 120, 300
 _NAMES = 1  # of the draw of names and facts: a larger group of known people leaves the others as they were
-_RANK_OFFSET = 8.0  # known person r is met with weight 1 / (r + offset): the first 46 times as often as the last
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class World:
         married = self.names["known"]
         spouses = {name: married[i ^ 1] for i, name in enumerate(married)}  # neighbours are
         self.known = tuple(Subject(name, "person", self._facts(random, spouses[name])) for name in married)
-        weight = 1.0 / (np.arange(known) + _RANK_OFFSET)
+        weight = _met(known)
         self._known_cdf = np.cumsum(weight / weight.sum())
 
     def group_of(self, name: str) -> Group:
@@ -132,6 +132,13 @@ class World:
 
     def _facts(self, random: np.random.Generator, spouse: str) -> dict[str, str]:
         return {a: spouse if a == "spouse" else _one(random, VALUES[a]) for a in PERSON}
+
+
+def _met(known: int) -> NDArray[np.float64]:
+    """How often each known person is met, as weights. The first ones alone: the first 16 times as often as the last.
+    Once others have joined: half as often every 40 places, so that what it takes to be remembered lies within."""
+    rank = np.arange(known, dtype=np.float64)
+    return 1 / (rank + 8) if known == _OLD_FRIENDS else 2 ** (-rank / 40)
 
 
 def _last(name: str) -> str:

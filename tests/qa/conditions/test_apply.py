@@ -20,7 +20,7 @@ from floatlens.qa.conditions.seeds import generator
 from floatlens.scale.examples import questions
 
 SETTINGS = StressSettings(seed=1, distractor_counts=(1, 3))
-RAG, TWO_HOP = questions("rag", 60), questions("two-hop-unsaid", 10)
+RAG, TWO_HOP = questions("rag", 60), questions("two-hop", 10)
 POOL = Pool.of([*RAG, *TWO_HOP])
 
 
@@ -40,8 +40,8 @@ from floatlens.qa.conditions import Pool, StressSettings, apply, points, TESTS
 from floatlens.scale.examples import questions
 
 def digest(order):
-    examples = questions("two-hop-unsaid", 6)
-    pool = Pool.of(questions("two-hop-unsaid", 60))
+    examples = questions("two-hop", 6)
+    pool = Pool.of(questions("two-hop", 60))
     settings = StressSettings(distractor_counts=(1, 3))
     jobs = order([(e, p) for e in examples for t in TESTS for p in points(t, settings)])
     made = {f"{e.id} {p.name}": apply(e, p, pool, settings).model_dump_json() for e, p in jobs}

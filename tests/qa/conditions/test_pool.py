@@ -54,7 +54,7 @@ def test_the_first_answer_of_every_question_once() -> None:
             example(1, answers=("paris.",)),
             example(2, answers=()),
             example(3, answers=("the",)),
-            example(4, answers=("Paris",), world=[0, 1], told=["city"]),
+            example(4, answers=("Paris",), world=[0, 1], path=["spouse", "city"]),
         ]
     )
     assert [(answer.text, answer.sort) for answer in pool.answers] == [("Paris", None), ("Paris", "city")]

@@ -121,9 +121,9 @@ def same_text(document: Document) -> str:
 
 
 def sort_of(example: Example) -> str | None:
-    """The attribute that a question of the scale world asks for (or several); None for any other question."""
-    told = example.meta.get("told")
-    return " and ".join(map(str, told)) if "world" in example.meta and isinstance(told, list) and told else None
+    """The attribute that a question of the scale world asks for; None for any other question."""
+    path = example.meta.get("path")
+    return str(path[-1]) if "world" in example.meta and isinstance(path, list) and path else None
 
 
 def asked_for(example: Example) -> str:
