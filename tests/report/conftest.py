@@ -1,4 +1,4 @@
-"""Runs to report on, made by hand (two models, four questions), and a browser to look at the page with.
+"""Runs to report on, made by hand (two models, four questions traced, twelve answered), and a browser to look with.
 
 Browser tests need playwright and Debian's chromium (or another by FLOATLENS_CHROMIUM); without them they are skipped
 with the reason.
@@ -19,6 +19,7 @@ from floatlens.report import Made, report
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from answering import make_answers
 from reported import MODELS, SAMPLES, make_trace
 from watched import Watched
 
@@ -34,9 +35,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def made(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The report of both runs."""
-    return report(runs, tmp_path_factory.mktemp("page") / "report.html", examples=3)
+def asked(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A run of answers of each kind."""
+    root = tmp_path_factory.mktemp("asked")
+    return [make_answers(root / kind, kind) for kind in ("qa", "stress", "intervene")]
+
+
+@pytest.fixture(scope="session")
+def made(runs: list[Path], asked: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The report of all of them."""
+    return report([*runs, *asked], tmp_path_factory.mktemp("page") / "report.html", examples=3)
 
 
 # -- the browser ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ function compare(column, numeric, down) {
 
 function quoted(value) {
   if (value === null) return "";
-  const plain = String(value);
+  const said = String(value);
+  const plain = typeof value === "string" && /^[=+\-@\t\r]/.test(said) && Number.isNaN(Number(said)) ? `'${said}` : said; // no formula
   return /[",\r\n]/.test(plain) ? `"${plain.replace(/"/g, '""')}"` : plain;
 }
 

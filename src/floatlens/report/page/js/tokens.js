@@ -88,14 +88,14 @@ export class Tokens {
 
   update(group, step, row, flashing) {
     const { view } = this;
-    const top = view.top(group, row);
+    const range = view.range(group, row);
     const now = view.committedAt.get(step);
     for (let key = 0; key < view.length; key += 1) {
       const span = this.spans[key];
       const state = view.stateAt(step, key);
       const fresh = Boolean(now?.has(key));
       const waiting = (state === MASK || state === ABSENT) && !fresh;
-      const tint = state === ABSENT ? null : shade(view.share(group, step, row, key), top);
+      const tint = state === ABSENT ? null : shade(view.share(group, step, row, key), range);
       span.style.backgroundColor = tint ? tint.css : "";
       span.style.color = tint ? tint.ink : "";
       span.classList.toggle("anchor", view.anchor(group, step, row, key));
@@ -108,6 +108,13 @@ export class Tokens {
       if (waiting) span.setAttribute("aria-label", state === MASK ? "mask" : "not written yet");
       else span.removeAttribute("aria-label");
     }
+  }
+
+  // The token that a map, or the other hand, points at.
+  point(key) {
+    this.pointed?.classList.remove("pointed");
+    this.pointed = this.spans[key ?? -1];
+    this.pointed?.classList.add("pointed");
   }
 
   select(key) {
