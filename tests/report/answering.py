@@ -1,4 +1,4 @@
-"""Runs of answers to report on, written by hand: scores follow from a hash of the question, so anybody can redo them."""
+"""Runs of answers to report on, written by hand: scores follow from a hash of the question, so they can be redone."""
 
 from __future__ import annotations
 

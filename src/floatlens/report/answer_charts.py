@@ -93,7 +93,17 @@ def effect_panels(run: Answered, metric: str, style: Styles) -> list[Panel]:
         ticks = [[i, _dose(dose)] for dose, i in doses.items()]
         title = f"{label_of(str(data))}: {edit}" if several else str(edit)
         made.append(points(title.replace("_", " "), "", y, drawn, ticks=ticks, reference=0.0))
-    return made
+    return [panel | _common(made) for panel in made]
+
+
+def _common(panels: Sequence[Panel]) -> dict[str, Any]:
+    """One range for all panels, so that edits can be compared."""
+    ends = [
+        value for panel in panels for one in panel["series"] for key in ("low", "high", "mean") for value in one[key]
+    ]
+    known = [value for value in [0.0, *ends] if value == value]
+    pad = 0.06 * (max(known) - min(known) or 1.0)
+    return {"range": [min(known) - pad, max(known) + pad]}
 
 
 def _dose(settings: str) -> str:

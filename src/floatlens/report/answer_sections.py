@@ -49,7 +49,11 @@ def _section(
         "title": title,
         "reading": reading,
         "figures": drawn,
-        "tables": [{"id": f"{n}{run.suffix}", "title": t, "table": table(f)} for n, t, f in tables if not f.empty],
+        "tables": [
+            {"id": f"{name}{run.suffix}", "title": caption, "open": name == "table1", "table": table(frame)}
+            for name, caption, frame in tables
+            if not frame.empty
+        ],
         "definition": {"summary": ANSWERS[run.kind], "terms": list(terms), "used": [*_asked(run), *used, _INTERVALS]},
     }
 

@@ -46,8 +46,8 @@ READING: dict[str, tuple[str, str]] = {
         "rows sum to 1, and colours end at the largest share of a document. Regions are the first token (bos), the "
         "question (query), the documents, the answer, and the text of the template around them (other). The framed "
         "column is the gold document. Below, the answer's row as one number: how much more comes from the gold "
-        "document than from the others, divided by what even attention would give. Above 1 the model prefers gold; flat lines mean "
-        "that it does so wherever gold stands.",
+        "document than from the others, divided by what even attention would give. Above 1 the model "
+        "prefers gold; flat lines mean that it does so wherever gold stands.",
     ),
     "extremes": (
         "Extreme tokens: are anchors drains?",

@@ -41,7 +41,7 @@ def sections(results: Mapping[str, Result], style: Styles) -> list[dict[str, Any
                 "title": title,
                 "reading": reading,
                 "figures": figures,
-                "tables": [{"id": name, "title": "The numbers", "table": table(result.to_frame())}],
+                "tables": [{"id": name, "title": "The numbers", "open": False, "table": table(result.to_frame())}],
                 "definition": definition(result),
             }
         )

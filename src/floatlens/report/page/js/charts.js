@@ -205,7 +205,8 @@ function legend(figure) {
     }
   }
   const made = el("ul", { class: "legend" });
-  for (const [label, [panel, one]] of entries) {
+  const last = ([, [, one]]) => (one?.null || one?.control ? 1 : 0);
+  for (const [label, [panel, one]] of [...entries].sort((x, y) => last(x) - last(y))) {
     if (one) made.append(el("li", {}, swatch(one, panel.kind), words(label)));
     else made.append(el("li", {}, "0", el("span", { class: "ramp", "aria-hidden": "true" }), `${number(panel.top)} ${panel.z}`));
   }
@@ -228,7 +229,8 @@ export function figures(root, list) {
   for (const figure of list) {
     const place = root.querySelector(`[data-figure="${CSS.escape(figure.id)}"]`);
     const grid = el("div", { class: "panels" });
-    grid.style.setProperty("--panel", `${figure.width}px`);
+    place.style.setProperty("--panel", `${figure.width}px`);
+    place.dataset.panels = String(figure.panels.length);
     for (const panel of figure.panels) {
       const holder = el("div", { class: "chart", role: "figure", "aria-label": spoken(panel) });
       grid.append(el("div", { class: "panel" }, panel.title ? el("h4", {}, words(panel.title)) : null, holder));

@@ -80,10 +80,10 @@ export class Pane {
     const strongest = `strongest now: ${piece(view.tokens[best])} at position ${best}`;
     const selected = this.selected ?? null;
     const [range, wide] = [view.range(group, row), view.rangeOfLayers(group)];
-    const ends = ({ low, top }) => `white: ${percent(low, 1)} or less, full colour: ${percent(top, 2)}`;
+    const ends = ({ low, top }) => `colours from ${percent(low, 1)} to ${percent(top, 2)}`;
     const of = row ? `layer ${view.layers[row - 1]}` : "mean of layers";
-    this.steps.caption.textContent = `Every step × position, ${of} (${ends(range)})`;
-    this.layers.caption.textContent = `Every layer × position, step ${view.steps[step]} (${ends(wide)})`;
+    this.steps.caption.textContent = `Every step × position, ${of}; ${ends(range)}`;
+    this.layers.caption.textContent = `Every layer × position, step ${view.steps[step]}; ${ends(wide)}`;
     this.steps.draw({
       share: (s, key) => view.share(group, s, row, key),
       anchor: (s, key) => view.anchor(group, s, row, key),

@@ -7,6 +7,8 @@ import { ABSENT, MASK, OTHER } from "./view.js";
 
 const TITLES = { bos: "Start", query: "Question", answer: "Answer", other: "Template" };
 
+const LONG = 160; // tokens that fill a prompt's box
+
 export class Tokens {
   // `pick(key)` is told of a click, `point(key or null)` of what the mouse or the focus is on.
   constructor(view, titles, pick, point) {
@@ -19,6 +21,7 @@ export class Tokens {
     for (const [name, first, last] of view.stretches()) {
       (name === "answer" ? this.answer : this.prompt).append(this.region(name, first, last, titles));
     }
+    this.prompt.classList.toggle("long", view.length > LONG);
     for (const box of [this.answer, this.prompt]) this.listen(box, pick, point);
   }
 
