@@ -223,6 +223,10 @@ async function draw(holder, panel) {
   holder.dataset.drawn = "true";
 }
 
+function redraw(holder, panel) {
+  window.Plotly.react(holder, KINDS[panel.kind](panel), layout(panel), CONFIG);
+}
+
 // Builds the frames at once; drawing waits until a frame is near the window, or the browser has nothing else to do.
 export function figures(root, list) {
   const waiting = [];
@@ -243,12 +247,14 @@ export function figures(root, list) {
 
 export function startDrawing(waiting) {
   const panels = new Map(waiting);
+  const stale = new Set();
   const near = new IntersectionObserver(
     (entries) => {
       for (const entry of entries) {
         if (!entry.isIntersecting) continue;
         near.unobserve(entry.target);
-        draw(entry.target, panels.get(entry.target));
+        if (stale.delete(entry.target)) redraw(entry.target, panels.get(entry.target));
+        else draw(entry.target, panels.get(entry.target));
       }
     },
     { rootMargin: "400px" },
@@ -263,8 +269,11 @@ export function startDrawing(waiting) {
   setTimeout(() => idle(next), 600);
   onTheme(() => {
     for (const [holder, panel] of waiting) {
-      if (onPaper() && !holder.dataset.drawn) draw(holder, panel);
-      else if (holder.dataset.drawn) window.Plotly.react(holder, KINDS[panel.kind](panel), layout(panel), CONFIG);
+      if (onPaper()) (holder.dataset.drawn ? redraw : draw)(holder, panel);
+      else if (holder.dataset.drawn) {
+        stale.add(holder); // in other colours when it comes near: drawing takes its time
+        near.observe(holder);
+      }
     }
   });
 }

@@ -106,11 +106,13 @@ export class Explorer {
       ArrowLeft: () => this.move(-1),
       ".": () => this.move(1),
       ",": () => this.move(-1),
-      Home: () => this.move(-Infinity),
-      End: () => this.move(Infinity),
-      ArrowUp: inside ? () => this.layer(1) : null,
-      ArrowDown: inside ? () => this.layer(-1) : null,
       Escape: () => this.state.set({ token: null }),
+      ...(inside && {
+        Home: () => this.move(-Infinity), // elsewhere these scroll the page
+        End: () => this.move(Infinity),
+        ArrowUp: () => this.layer(1),
+        ArrowDown: () => this.layer(-1),
+      }),
     };
     const act = acts[event.key];
     if (!act) return;
