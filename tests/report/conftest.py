@@ -66,16 +66,25 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Callable[..., Watched]]:
-    """`visit(path, fragment="…", width=375)`: the page, loaded; closed when the test ends."""
+    """`visit(path, fragment="…", width=375)`: the page, loaded; closed when the test ends.
+
+    Figures that are not near the window are drawn only with `idle`: they take most of the time, and few tests look.
+    """
     contexts = []
 
     def open_page(
-        path: Path, *, fragment: str = "", width: int = 1400, height: int = 900, before: str = "", **more: Any
+        path: Path,
+        *,
+        fragment: str = "",
+        width: int = 1400,
+        height: int = 900,
+        before: str = "",
+        idle: bool = False,
+        **more: Any,
     ) -> Watched:
         context = browser.new_context(viewport={"width": width, "height": height}, **more)
         contexts.append(context)
-        if before:
-            context.add_init_script(before)
+        context.add_init_script(before if idle else f"window.requestIdleCallback = () => 0; {before}")
         return Watched(context.new_page()).open(path, fragment)
 
     yield open_page

@@ -77,7 +77,7 @@ def test_hostile_words_are_not_in_the_markup(bad_report: Made) -> None:
 
 @pytest.mark.browser
 def test_hostile_words_are_shown_and_do_nothing(bad_report: Made, visit: Callable[..., Any]) -> None:
-    watched = visit(bad_report.path)
+    watched = visit(bad_report.path, idle=True)
     page = watched.page
     watched.draw_all()
     for table in page.locator("details").all():
