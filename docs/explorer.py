@@ -29,6 +29,8 @@ HERE = Path(__file__).parent
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
 TIMES = {"first": 1600, "step": 900, "last": 2600}
 """Milliseconds that frames stand."""
+LARGEST = 290_000
+"""Bytes of a picture of a section in full colour."""
 SECTIONS = ("numbers", "claims", "explore", "drift", "absorption", "flow", "qa", "stress", "intervene")
 
 
@@ -109,7 +111,10 @@ def _settle(page: Any) -> None:
 def _take(page: Any, selector: str, path: Path) -> None:
     found = page.locator(selector)
     if found.count() and found.is_visible():
-        picture(found.screenshot()).save(path, optimize=True)
+        shot = picture(found.screenshot())
+        shot.save(path, optimize=True)
+        if path.stat().st_size > LARGEST:  # an octree keeps small patches of colour, which median cut loses
+            shot.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(path, optimize=True)
         sys.stderr.write(f"{path}: {path.stat().st_size / 1e3:.0f} kB\n")
 
 

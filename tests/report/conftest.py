@@ -90,3 +90,13 @@ def visit(browser: Any) -> Iterator[Callable[..., Watched]]:
     yield open_page
     for context in contexts:
         context.close()
+
+
+@pytest.fixture(scope="session")
+def both(browser: Any, made: Made) -> Iterator[Watched]:
+    """The report with both models open, shared by all tests that say what it is to show before they look."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    watched = Watched(context.new_page()).open(made.path)
+    yield watched
+    context.close()
+    assert watched.complaints == []  # whatever was done to it
