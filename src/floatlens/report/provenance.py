@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from floatlens.analysis.sources import trace_files
-from floatlens.errors import FloatlensError
-from floatlens.study.records import Record, read_records
+from floatlens.report.answered import is_answered, read_manifest
+from floatlens.study.records import AnswerRecord, Record, read_records
 from floatlens.traces import open_trace
 
 __all__ = ["run_facts"]
@@ -22,19 +21,18 @@ def run_facts(runs: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _facts(run: Path) -> dict[str, Any]:
+    facts: dict[str, Any]
+    if is_answered(run):
+        manifest, records = read_manifest(run), read_records(run / "records.jsonl", AnswerRecord)
+        facts = {"name": run.resolve().name, "path": str(run), "answers": len(records), "source": "manifest.json"}
+        return facts | {"outcomes": dict(Counter(record.status for record in records)), "manifest": manifest}
     files = trace_files(run)
-    facts: dict[str, Any] = {"name": run.resolve().name, "path": str(run), "traces": len(files)}
+    facts = {"name": run.resolve().name, "path": str(run), "traces": len(files)}
     if run.is_dir():
         facts["outcomes"] = dict(Counter(record.status for record in read_records(run / "records.jsonl", Record)))
-    if (run / "manifest.json").is_file():
-        return facts | {"source": "manifest.json", "manifest": _manifest(run / "manifest.json")}
+    manifest = read_manifest(run)
+    if manifest is not None:
+        return facts | {"source": "manifest.json", "manifest": manifest}
     data = open_trace(files[0]).data.attrs
     kept = {key: data[key] for key in ("model", "decoding", "prompt", "probes", "versions", "edits") if key in data}
     return facts | {"source": f"first trace, {files[0].name}", "manifest": kept}
-
-
-def _manifest(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise FloatlensError(f"{path}: not valid JSON ({error}); was the file changed?") from None
