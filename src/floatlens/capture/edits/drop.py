@@ -59,7 +59,7 @@ class DropAnchors(Intervention):
         self.of: Of = of
         which = {"k": int(self.rule.value)} if rule is None else {"rule": str(self.rule)}
         super().__init__(select, strength, **which, **({"of": of} if of != "edited" else {}))
-        self._sets: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
+        self._sets: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor | None]] = {}
         self._held: list[tuple[Rows, Tensor]] = []
 
     def control(self, seed: int = 0) -> DropRandom:
@@ -82,10 +82,11 @@ class DropAnchors(Intervention):
             for earlier in (step - 1, step) if self.of == "edited" else (step - 1,):
                 self._sets.pop((layer.index, earlier), None)
         dropped = self.choose(layer, received)
-        self._sets[layer.index, step + 1] = dropped, indices(dropped)
+        at, chosen = indices(dropped)
+        self._sets[layer.index, step + 1] = dropped, at, None if bool(chosen.all()) else chosen > 0
 
-    def preview(self, layer: Layer, received: Tensor) -> None:
-        self.review(layer, received)
+    def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
+        self.review(layer, received)  # of the whole layer: only edits of weights are shown it in pieces
 
     def choose(self, layer: Layer, received: Tensor) -> Tensor:
         return self.rule.find(repr(self), received, choosable(layer))
@@ -95,14 +96,19 @@ class DropAnchors(Intervention):
         return super().logits(site, logits)
 
     def change(self, rows: Rows, values: Tensor) -> None:
-        dropped, chosen = self._sets[rows.site.layer.index, rows.step]
-        if chosen is None or rows.windowed:
+        dropped, few, chosen = self._sets[rows.site.layer.index, rows.step]
+        if rows.windowed:
             self._held.append((rows, self._fill(rows, values, rows.pick(dropped, values.shape[-1]))))
             return
-        at = chosen[rows.site.batch][:, list(rows.heads), None].expand(-1, -1, values.shape[2], -1)
-        before = values.gather(-1, at)
-        values.scatter_(-1, at, self._after(before))
-        self._held.append((rows, before.logsumexp(-1)))
+        mine = list(rows.heads)
+        at = few[rows.site.batch][:, mine, None].expand(-1, -1, values.shape[2], -1)
+        had = values.gather(-1, at)
+        after = self._after(had)
+        if chosen is not None:
+            real = chosen[rows.site.batch][:, mine, None]
+            after, had = torch.where(real, after, had), torch.where(real, had, -torch.inf)
+        values.scatter_(-1, at, after)
+        self._held.append((rows, had.logsumexp(-1)))
 
     def _fill(self, rows: Rows, values: Tensor, dropped: Tensor) -> Tensor:
         """The same with a mask of keys (batch, head, 1, key): log-sum-exp (batch, head, query) of what they had."""

@@ -68,19 +68,23 @@ class AnchorRule:
 
 def largest(value: Tensor, count: Tensor) -> Tensor:
     """(…, key) bool: the `count` (…) largest of each row; of equals the earlier."""
-    order = value.argsort(dim=-1, descending=True, stable=True)
-    places = torch.arange(value.shape[-1], device=value.device).expand_as(order)
-    rank = torch.empty_like(order).scatter_(-1, order, places)
-    return rank < count.to(value.device).unsqueeze(-1)
+    wanted = count.to(value.device).expand(value.shape[:-1]).unsqueeze(-1)
+    most = int(wanted.max()) if wanted.numel() else 0
+    if most == 0:
+        return torch.zeros_like(value, dtype=torch.bool)
+    top = value.topk(min(most, value.shape[-1]), dim=-1).values
+    last = top.gather(-1, (wanted - 1).clamp(0, top.shape[-1] - 1))  # the smallest value that is still chosen
+    above, level = value > last, value == last
+    room = wanted - above.sum(-1, keepdim=True)
+    return (above | (level & (level.cumsum(-1) <= room))) & (wanted > 0)
 
 
-def indices(keys: Tensor) -> Tensor | None:
-    """(batch, head, n): the chosen of (batch, head, key) bool by number; None where heads have different numbers.
+def indices(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """The chosen of (batch, head, key) bool by number, (batch, head, n), and which of those are chosen, as 1 and 0.
 
-    A few columns of a block are changed much faster than all of it.
+    n is what the head with most has; heads with fewer are filled up with others. A few columns of a block are changed
+    much faster than all of it.
     """
-    counts = keys.sum(-1)
-    n = int(counts.max())
-    if n == 0 or int(counts.min()) < n:
-        return None
-    return keys.nonzero()[:, -1].view(*keys.shape[:-1], n)
+    n = int(keys.sum(-1).max()) if keys.numel() else 0
+    chosen, at = keys.float().topk(n, dim=-1)
+    return at, chosen
