@@ -28,7 +28,7 @@ LIMIT = 1.3
 """What an edit may cost, times the captured run; what costs more is marked."""
 _KINDS = {"mdm": "diffusion", "arm": "autoregressive"}
 _EDITS_LEGEND = (
-    "edited ÷ captured: median (smallest–largest) over rounds, both of one round, both with the default probes of every "
+    "edited ÷ captured: median (smallest–largest) over rounds, both from one round, with the default probes of every "
     "step, layer and head. Diffusion: the passes after the first, which edits that go by the step before leave alone. "
     "Autoregressive: the whole decode with a cache, prompt and tokens; after the semicolon the median of its tokens "
     "alone, without the prompt. Edits act on all layers and heads, but ablate_heads on 2 of 8 heads in every layer and "
