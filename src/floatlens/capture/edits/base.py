@@ -215,5 +215,8 @@ class Intervention(Edit):
 
     def count(self, rows: Rows, moved: Tensor) -> None:
         """Report what was moved (batch, head, query), once per row and never while another edit looks ahead."""
-        if not rows.site.trial and rows.step == moment_of(rows.site.layer).step:
-            self._ledger.add(rows.step, rows.site.layer.index, moved * rows.real(moved.device))
+        if rows.site.trial or rows.step != moment_of(rows.site.layer).step:
+            return
+        if not rows.site.layer.state.real[rows.site.batch, rows.queries].all():
+            moved = moved * rows.real(moved.device)
+        self._ledger.add(rows.step, rows.site.layer.index, moved)

@@ -82,14 +82,14 @@ class DropAnchors(Intervention):
             for earlier in (step - 1, step) if self.of == "edited" else (step - 1,):
                 self._sets.pop((layer.index, earlier), None)
         dropped = self.choose(layer, received)
-        at, chosen = indices(dropped)
+        at, chosen = indices(dropped, self.rule.most)
         self._sets[layer.index, step + 1] = dropped, at, None if bool(chosen.all()) else chosen > 0
 
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
         self.review(layer, received)  # of the whole layer: only edits of weights are shown it in pieces
 
     def choose(self, layer: Layer, received: Tensor) -> Tensor:
-        return self.rule.find(repr(self), received, choosable(layer))
+        return self.rule.find(self, received, choosable(layer))
 
     def logits(self, site: Site, logits: Tensor) -> Tensor | None:
         self._held.clear()
@@ -101,7 +101,9 @@ class DropAnchors(Intervention):
             self._held.append((rows, self._fill(rows, values, rows.pick(dropped, values.shape[-1]))))
             return
         mine = list(rows.heads)
-        at = few[rows.site.batch][:, mine, None].expand(-1, -1, values.shape[2], -1)
+        whole = len(mine) == rows.site.heads.stop - rows.site.heads.start
+        few = few[rows.site.batch, rows.site.heads] if whole else few[rows.site.batch][:, mine]
+        at = few.unsqueeze(2).expand(-1, -1, values.shape[2], -1)
         had = values.gather(-1, at)
         after = self._after(had)
         if chosen is not None:
@@ -127,8 +129,9 @@ class DropAnchors(Intervention):
     def totals(self, site: Site, totals: Tensor) -> None:
         """Report what the dropped keys would have held, now that it is known what the others have."""
         for rows, had in self._held:
-            inside = slice(rows.queries.start - site.queries.start, rows.queries.stop - site.queries.start)
-            left = totals[:, [h - site.heads.start for h in rows.heads], inside]
+            inside = rows.inside
+            whole = len(rows.heads) == totals.shape[1]
+            left = totals[:, :, inside] if whole else totals[:, rows.local, inside]
             held = (had - torch.logaddexp(left, had + math.log(self.strength))).exp()
             moved = held if self.strength == 1 else self.strength * held * (1 - held) / (1 - self.strength * held)
             self.count(rows, torch.where(left.isinf(), 0.0, moved))
@@ -156,7 +159,7 @@ class DropRandom(DropAnchors):
 
     def choose(self, layer: Layer, received: Tensor) -> Tensor:
         moment, there = moment_of(layer), choosable(layer)
-        anchors = self.rule.find(repr(self), received, there)
+        anchors = self.rule.find(self, received, there)
         count = anchors.sum(-1)
         free = there[:, None] & ~anchors
         if bool((free.sum(-1) < count).any()):

@@ -38,13 +38,15 @@ class _Move:
     """bool: keys that lose their weight."""
     shares: Tensor
     """The share of it that each key gets."""
+    most: int | None
+    """Sources and targets that a head can have, where that is known."""
     few: dict[tuple[int, ...], Few] = field(default_factory=dict)
     """The same by number, for the samples and heads of a block."""
 
     def of(self, site: Site) -> Few:
         at = (site.batch.start, site.batch.stop, site.heads.start, site.heads.stop)
         if at not in self.few:
-            self.few[at] = Few.of(self.sources[site.batch, site.heads], self.shares[site.batch, site.heads])
+            self.few[at] = Few.of(self.sources[site.batch, site.heads], self.shares[site.batch, site.heads], self.most)
         return self.few[at]
 
 
@@ -99,7 +101,7 @@ class PinAnchors(Intervention):
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
         """Note from where to where this step moves."""
         moment, there = moment_of(layer), choosable(layer)[batch]
-        anchors = self.rule.find(repr(self), received, there)
+        anchors = self.rule.find(self, received, there)
         whole = (*layer.query.shape[:2], received.shape[-1])
         if moment.step == 0 and self.to == "step0":
             self._home.setdefault(layer.index, received.new_zeros(whole))[batch, heads] = _shares(anchors, received)
@@ -109,12 +111,17 @@ class PinAnchors(Intervention):
         home = torch.nn.functional.pad(home, (0, received.shape[-1] - home.shape[-1]))
         if not rows_return(layer):
             self._moves.pop((layer.index, moment.step - 1), None)
+        held = home > 0
+        sources = anchors & ~held & held.any(-1, keepdim=True)
+        shares = self.targets(layer, home, anchors, there, batch, heads)
+        if received.shape == whole:
+            self._moves[layer.index, moment.step] = _Move(sources, shares, self.rule.most)
+            return
         move = self._moves.get((layer.index, moment.step))
         if move is None:
-            move = _Move(torch.zeros(whole, dtype=torch.bool, device=received.device), received.new_zeros(whole))
+            move = _Move(sources.new_zeros(whole), received.new_zeros(whole), self.rule.most)
             self._moves[layer.index, moment.step] = move
-        move.sources[batch, heads] = anchors & (home == 0) & (home > 0).any(-1, keepdim=True)
-        move.shares[batch, heads] = self.targets(layer, home, anchors, there, batch, heads)
+        move.sources[batch, heads], move.shares[batch, heads] = sources, shares
 
     def targets(self, layer: Layer, home: Tensor, anchors: Tensor, there: Tensor, batch: slice, heads: slice) -> Tensor:
         """(batch, head, key): the share of what is moved that each key gets."""

@@ -22,21 +22,21 @@ __all__ = ["Few", "level", "move_few", "replace_rows", "scale_heads"]
 
 @dataclass(frozen=True)
 class Few:
-    """Columns that lose weight and columns that gain it, by number; all (batch, head, n), with n of their own."""
+    """Columns that lose weight, then columns that gain it, by number; both (batch, head, n), with n of their own."""
 
-    source: Tensor
+    at: Tensor
+    """All of them, one after another. One may stand in both halves, but only one of the two is then at work."""
     losing: Tensor
     """1 for a source, 0 where a head has fewer of them than n."""
-    target: Tensor
     share: Tensor
     """Of what is moved, 0 where a head has fewer targets than n."""
 
     @classmethod
-    def of(cls, sources: Tensor, shares: Tensor) -> Few:
+    def of(cls, sources: Tensor, shares: Tensor, most: int | None = None) -> Few:
         """From (batch, head, key): which keys lose their weight (bool), which share of it each key gets."""
-        source, losing = indices(sources)
-        target, _ = indices(shares > 0)
-        return cls(source, losing, target, shares.gather(-1, target))
+        source, losing = indices(sources, most)
+        target, _ = indices(shares > 0, most)
+        return cls(torch.cat([source, target], dim=-1), losing, shares.gather(-1, target))
 
 
 def move_few(block: Block, rows: Rows, few: Few, strength: float, classes: QueryClasses | None) -> Tensor:
@@ -44,45 +44,33 @@ def move_few(block: Block, rows: Rows, few: Few, strength: float, classes: Query
 
     In a row that does not see all targets those that it sees share, and where it sees none nothing is moved.
     """
-    exp, inverse = block.exp[:, :, rows.inside], block.inverse[:, :, rows.inside]
-    if not few.source.shape[-1] or not few.target.shape[-1]:
+    inside, n = rows.inside, few.losing.shape[-1]
+    exp, inverse = block.exp[:, :, inside], block.inverse[:, :, inside]
+    if not n or not few.share.shape[-1]:
         return torch.zeros_like(inverse)
-    source, target = (at.unsqueeze(2).expand(-1, -1, exp.shape[2], -1) for at in (few.source, few.target))
-    losing, share = few.losing.unsqueeze(2) * strength, few.share.unsqueeze(2)
+    at, losing, share = few.at, few.losing.unsqueeze(2), few.share.unsqueeze(2)
     if rows.partial:
-        share = share * rows.sees(few.target, block.keys)
+        share = share * rows.sees(at[..., n:], block.keys)
         total = share.sum(-1, keepdim=True)
         share = share / total.clamp(min=torch.finfo(share.dtype).tiny)
-        losing = losing * (total > 0)
-    if block.keys < rows.site.layer.key.shape[2]:  # a causal block holds no later keys; its rows see none of them
-        source, target, losing, share = _within(block.keys, source, target, losing, share)
-    held, had = exp.gather(-1, source), exp.gather(-1, target)
-    taken = held * losing
+        losing = losing * ((total > 0) & (at[..., None, :n] < block.keys))
+        at = at.clamp(max=block.keys - 1)  # a causal block holds no later keys, and its rows see none of them
+    place = at.unsqueeze(2).expand(-1, -1, exp.shape[2], -1)
+    old = exp.gather(-1, place)
+    taken = old[..., :n] * losing if strength == 1 else old[..., :n] * (losing * strength)
     moved = taken.sum(-1, keepdim=True)
-    gained = moved * share
-    exp.scatter_add_(-1, source, -taken)
-    exp.scatter_add_(-1, target, gained)
+    gained = torch.cat([-taken, moved * share], dim=-1)
+    exp.scatter_add_(-1, place, gained)
     if block.entropy is not None:
         scale = inverse.unsqueeze(-1)
-        less = _surprise(held * scale) - _surprise((held - taken) * scale)
-        more = _surprise((had + gained) * scale) - _surprise(had * scale)
-        here = block.entropy[:, :, rows.inside]
-        here += more.sum(-1) - less.sum(-1)
+        less = old * scale
+        more = gained.add_(old).mul_(scale)
+        here = block.entropy[:, :, inside]
+        here += (torch.xlogy(less, less) - torch.xlogy(more, more)).sum(-1)
         here.clamp_(min=0.0)
     if block.columns is not None and classes is not None:
-        at = torch.cat([few.source, few.target], dim=-1).clamp(max=block.keys - 1)
         _sum_again(block, at, classes)
     return moved.squeeze(-1) * inverse
-
-
-def _within(keys: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-    source, target, losing, share = tensors
-    return (
-        source.clamp(max=keys - 1),
-        target.clamp(max=keys - 1),
-        losing * (source < keys),
-        share * (target < keys),
-    )
 
 
 def _surprise(weights: Tensor) -> Tensor:
