@@ -1,8 +1,20 @@
-"""`floatlens bench`: what capture costs, as ratios measured in one run. Timing is reported, never asserted."""
+"""`floatlens bench`: what capture and edits cost, as ratios measured in one run. Timing is reported, never asserted."""
 
 from __future__ import annotations
 
-from floatlens.bench.report import as_markdown, save
+from floatlens.bench.edits import EditPlan, EditsMeasured, run_edits
+from floatlens.bench.report import as_markdown, edits_as_markdown, save, save_edits
 from floatlens.bench.run import Measured, Plan, run
 
-__all__ = ["Measured", "Plan", "as_markdown", "run", "save"]
+__all__ = [
+    "EditPlan",
+    "EditsMeasured",
+    "Measured",
+    "Plan",
+    "as_markdown",
+    "edits_as_markdown",
+    "run",
+    "run_edits",
+    "save",
+    "save_edits",
+]
