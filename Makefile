@@ -11,7 +11,7 @@ WORKERS ?= 2
 # One thread per test worker: two torch pools on two cores slow each other down.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help setup lint types unit test test-browser test-slow format bench gallery findings gguf browser clean
+.PHONY: help demo setup lint types unit test test-browser test-slow format bench gallery findings gguf browser clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,8 +20,11 @@ help:  ## list the targets
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing floatlens and what it needs into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install -qq --no-compile -c constraints.txt -e '.[dev,fast,gguf]'
+	@$(BIN)/python -m pip install -qq --no-compile -c constraints.txt -e '.[dev,fast,gguf,ray]'
 	@touch $(STAMP)
+
+demo: $(STAMP)  ## the whole study on the scale models: runs/demo/report.html (minutes)
+	$(BIN)/floatlens demo
 
 setup: $(STAMP)  ## make .venv and install the package with the tested versions
 
@@ -47,7 +50,7 @@ format: $(STAMP)  ## let ruff fix and format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(STAMP)  ## time and memory of capture (minutes)
+bench: $(STAMP)  ## time and memory of capture, and what a second worker brings (minutes)
 	$(BIN)/floatlens bench
 
 gallery: $(STAMP)  ## trace the scale models and draw docs/gallery (minutes, resumable)

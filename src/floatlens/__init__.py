@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from floatlens.models import LanguageModel, families, load
     from floatlens.prompts import Document, Prompt
     from floatlens.report import explore
+    from floatlens.study.runs import Run, open_run, run
+    from floatlens.study.spec import Study
     from floatlens.tracer import trace
     from floatlens.traces import Trace, open_trace
     from floatlens.verdicts import Claim, claims
@@ -79,6 +81,8 @@ _ROOMS = {
     "floatlens.models": "LanguageModel families load",
     "floatlens.prompts": "Document Prompt",
     "floatlens.report": "explore",
+    "floatlens.study.runs": "Run open_run run",
+    "floatlens.study.spec": "Study",
     "floatlens.tracer": "trace",
     "floatlens.traces": "Trace open_trace",
     "floatlens.verdicts": "Claim claims",
@@ -110,9 +114,11 @@ __all__ = [
     "Prompt",
     "Received",
     "Result",
+    "Run",
     "Select",
     "SinkToken",
     "Step",
+    "Study",
     "SwapAnchors",
     "Trace",
     "absorption",
@@ -128,6 +134,7 @@ __all__ = [
     "families",
     "flow",
     "load",
+    "open_run",
     "open_trace",
     "plot_absorption",
     "plot_drift",
@@ -141,6 +148,7 @@ __all__ = [
     "plot_token_classes",
     "qk",
     "retrieval_heads",
+    "run",
     "samplers",
     "token_classes",
     "trace",

@@ -20,6 +20,7 @@ from floatlens import __version__, prompts
 from floatlens.capture import Edit, Layout, Probe, Recorder, Select, capture
 from floatlens.capture.edits import Intervention
 from floatlens.capture.probes.snapshot import Snapshot
+from floatlens.capture.soften import Workspace
 from floatlens.decoding import Canvas, Step, decode_steps, plan, prompt_room
 from floatlens.errors import FloatlensError
 from floatlens.traces import SCHEMA, SCHEMA_VERSION, Trace
@@ -51,14 +52,16 @@ def trace(
     template: str | Path = "default",
     chat: bool | None = None,
     sampler: str | None = None,
+    workspace: Workspace | None = None,
     **settings: Any,
 ) -> Trace:
     """Decode one prompt and record its attention.
 
     Give a `question` (with `documents`, the 0-based index `gold` of the one that holds the answer, and the accepted
     `answers` to mark the evidence), or a `prompt` as text, or `prompt_ids`. `probes` are names or instances (default:
-    all cheap ones), `select` limits layers, heads and steps, `heads="mean"` drops the head dimension. What is left goes
-    to the sampler (`gen_length=32, steps=32, seed=0` …; see `floatlens.decode`).
+    all cheap ones), `select` limits layers, heads and steps, `heads="mean"` drops the head dimension; `workspace` sets
+    the size of the blocks that attention is worked out in. What is left goes to the sampler (`gen_length=32, steps=32,
+    seed=0` …; see `floatlens.decode`).
 
     Example: `trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.received`
     """
@@ -76,6 +79,7 @@ def trace(
         steps=canvas.max_steps,
         length=canvas.length,
         mean_heads=heads == "mean",
+        workspace=workspace,
     ) as recorder:
         steps = []
         for step in decode_steps(model, built.ids, **canvas_settings):

@@ -13,6 +13,7 @@ from floatlens.qa import answering
 from floatlens.qa.answering import Asked, ask
 from floatlens.qa.first_mask import Appended, first_mask
 from floatlens.qa.metrics import score
+from floatlens.room import Room
 from floatlens.scale import questions
 
 CONFIG = AskConfig(decoding=DecodingConfig(settings={"gen_length": 4}))
@@ -63,8 +64,17 @@ def test_a_batch_too_large_for_the_memory_is_halved(model: fl.LanguageModel, mon
         return real(model, ids, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(answering, "decode", small)
-    assert [a.prediction for a in ask(model, [Asked(e) for e in EXAMPLES], CONFIG)] == wanted
-    assert sizes == [6, 3, 1, 2, 3, 1, 2]
+    room = Room()
+    found = ask(model, [Asked(e) for e in EXAMPLES], CONFIG, room)
+    assert [a.prediction for a in found] == wanted
+    assert sizes == [6, 3, 2, 1, 2, 1]
+    assert found[0].warnings == (
+        "out of memory with 3 questions at once; from now on 2 at a time",
+        "out of memory with 6 questions at once; from now on 3 at a time",
+    )
+    sizes.clear()
+    assert [a.warnings for a in ask(model, [Asked(e) for e in EXAMPLES], CONFIG, room)] == [()] * 6  # it has learnt
+    assert sizes == [2, 2, 2]
     monkeypatch.setattr(answering, "decode", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
     (answer,) = ask(model, [Asked(EXAMPLES[0])], CONFIG)
     assert answer.status == "failed"

@@ -8,7 +8,7 @@ from pathlib import Path
 from floatlens.errors import FloatlensError
 from floatlens.traces import Trace, open_trace
 
-__all__ = ["Traces", "each_trace", "trace_files"]
+__all__ = ["Traces", "each_trace", "has_traces", "trace_files"]
 
 Traces = Trace | str | Path | Iterable[Trace | str | Path]
 """A trace, a file, a folder of them, a run folder, or any iterable of these."""
@@ -24,6 +24,11 @@ def each_trace(traces: Traces) -> Iterator[Trace]:
     else:
         for one in traces:
             yield from each_trace(one)
+
+
+def has_traces(run: Path) -> bool:
+    """Whether a run folder holds any trace; one of answers alone has none."""
+    return next((run / "traces").rglob("*.zarr.zip"), None) is not None
 
 
 def trace_files(path: Path) -> list[Path]:

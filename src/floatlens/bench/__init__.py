@@ -1,4 +1,7 @@
-"""`floatlens bench`: what capture and edits cost, as ratios measured in one run. Timing is reported, never asserted."""
+"""`floatlens bench`: what capture and edits cost and what a second worker brings, as ratios measured in one run.
+
+Timing is reported, never asserted.
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from floatlens.cli.figures import add_commands
 from floatlens.cli.intervene import add_intervene
 from floatlens.cli.qa import add_qa
 from floatlens.cli.report import add_report
+from floatlens.cli.run import add_run
 from floatlens.cli.scale import scale
 from floatlens.cli.terminal import console, forgiving_streams, say, warnings_shown
 from floatlens.errors import FloatlensError
@@ -25,6 +26,7 @@ from floatlens.errors import FloatlensError
 __all__ = ["app", "main"]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+add_run(app)  # first in the list of commands, as it is where most begin
 app.add_typer(scale, name="scale")
 _UsageError: Any = typer.BadParameter.__bases__[0]  # typer shows no public name for it
 
@@ -239,7 +241,8 @@ def trace(
 @app.command()
 def bench(
     part: Annotated[
-        Literal["all", "capture", "edits"], typer.Option(help="What capture costs, what edits cost on top, or both.")
+        Literal["all", "capture", "edits", "throughput"],
+        typer.Option(help="What capture costs, what edits cost on top, what a second worker brings, or all."),
     ] = "all",
     lengths: Annotated[
         str | None, _option("Sequence lengths, commas between; 512 to 8192, of edits to 2048, if not given.")
@@ -252,7 +255,10 @@ def bench(
     out: Annotated[Path, typer.Option(help="Folder for the tables and the numbers.")] = Path("benchmarks"),
     debug: Debug = False,
 ) -> None:
-    """Measure what capture costs beside plain and eager decoding, and what edits cost on top; all taking turns."""
+    """Measure what capture costs beside plain and eager decoding, what edits cost on top, and what two workers bring.
+
+    All variants take turns in one run. Of the options, throughput takes --rounds and --out.
+    """
     from floatlens import bench as benches
     from floatlens.config import parse_names
 
@@ -269,6 +275,17 @@ def bench(
         edited = benches.run_edits(benches.EditPlan(rounds=rounds or 2, **asked), say=say)
         sys.stdout.write(benches.edits_as_markdown(edited))
         say("saved {} and {}".format(*benches.save_edits(edited, out)))
+    if part in ("all", "throughput"):
+        _throughput(rounds or 3, out)
+
+
+def _throughput(rounds: int, out: Path) -> None:
+    from floatlens.bench.throughput import as_markdown, measure, save
+
+    found = measure(rounds=rounds, say=say)
+    sys.stdout.write(as_markdown(found))
+    table, numbers = save(found, out)
+    say(f"saved {table} and {numbers}")
 
 
 add_qa(app)

@@ -58,11 +58,16 @@ def figures(
     Several models are compared when their runs are given together. Figures: summary, drift, absorption, qk,
     token_classes, retrieval, rollout, gold_lift, extremes, and of one trace per model heatmap and qk_maps.
     """
+    from floatlens.study.answers import answer_claims_of
     from floatlens.study.publish import publish
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
+    studies = [run for run in runs if _kind(run) == "study"]
+    more = [one for run in studies for one in answer_claims_of(run)] if not only else []
     with _walking(runs) as each:
-        made = publish(runs, where, only=_names(only), formats=_names(formats), rule=rule, each=each)
+        made = publish(runs, where, only=_names(only), formats=_names(formats), rule=rule, more=more, each=each)
+    if len(studies) == 1 and not only:  # of several studies each has its own tables of answers
+        made.files += _answers(studies[0], where, _names(formats))
     for name, reason in made.skipped.items():
         say(f"{name}: left out, {reason}")
     if made.claims:
@@ -74,44 +79,41 @@ def figures(
 def claims(runs: Runs, debug: Debug = False) -> None:
     """Print the verdict on every claim of the paper that these runs speak of; see docs/claims.md.
 
-    Runs of traces speak of attention, runs of floatlens qa and stress of gains and robustness.
+    Runs of traces speak of attention, runs of floatlens qa and stress of gains and robustness, studies of all.
     """
+    from floatlens.analysis.sources import has_traces
+    from floatlens.study.answers import answer_claims_of
     from floatlens.verdicts import claims as judge
 
     skipped: dict[str, str] = {}
-    asked = [run for run in runs if _is_asked(run)]
-    traced = [run for run in runs if run not in asked]
+    kinds = {run: _kind(run) for run in runs}
+    asked = [run for run, kind in kinds.items() if kind in ("qa", "stress", "intervene", "study")]
+    traced = [run for run, kind in kinds.items() if run not in asked or (kind == "study" and has_traces(run))]
     found: list[Claim] = []
     if traced:
         with _walking(traced) as each:
             found = judge(_told(traced, each), skipped=skipped)
-    found += [one for run in asked for one in _of_answers(run)]
+    found += [one for run in asked for one in answer_claims_of(run)]
     for name, reason in skipped.items():
         say(f"{name}: left out, {reason}")
     console().print(claims_view(found))
 
 
-def _is_asked(run: Path) -> bool:
-    """Whether a folder is a run of answers rather than of traces."""
-    import json
+def _answers(study: Path, out: Path, formats: Sequence[str]) -> list[Path]:
+    from floatlens.config import read_config
+    from floatlens.study.results import Findings, publish_answers
+    from floatlens.study.spec import Output
 
-    from floatlens.study import AnswerRecord
+    made = Findings()
+    publish_answers(study, out, read_config(Output, {"figures": formats}), made)
+    return made.files
 
-    manifest = run / "manifest.json"
-    return manifest.is_file() and json.loads(manifest.read_bytes()).get("kind") in AnswerRecord.runs
 
+def _kind(run: Path) -> str | None:
+    """What made a run folder; None for a bare folder of traces or a file."""
+    from floatlens.study.answers import read_manifest
 
-def _of_answers(run: Path) -> list[Claim]:
-    from floatlens.qa.conditions import TESTS, StressSettings, points
-    from floatlens.study.answers import open_answers
-    from floatlens.study.interventions import specs_of
-    from floatlens.verdicts import answer_claims, edit_claims
-
-    answers, manifest = open_answers(run)
-    if manifest["kind"] == "intervene":
-        return edit_claims(answers, specs_of(answers))
-    settings: StressSettings = StressSettings.model_validate(manifest.get("stress", {}))
-    return answer_claims(answers, [point for test in TESTS for point in points(test, settings)])
+    return read_manifest(run).get("kind") if (run / "manifest.json").is_file() else None
 
 
 @contextmanager

@@ -108,6 +108,10 @@ class Bar:
         self._fresh = int(self._fresh) + 1.0
         self._draw(clean(note))
 
+    def start(self) -> None:
+        """Count the time from here: what came before was getting ready."""
+        self._began, self._fresh = self._clock(), 0.0
+
     def pace(self) -> str:
         """Rate and time left, from what this session did; empty before anything is known."""
         elapsed = self._clock() - self._began
@@ -133,7 +137,8 @@ class _PlainBar(Bar):
             self._shown = self._began
         if note is not None and now - self._shown >= _PLAIN_EVERY and self.done < self.total:
             self._shown = now
-            say(f"{self.done} of {self.total} ({self.pace()})")
+            pace = self.pace()
+            say(f"{self.done} of {self.total}" + (f" ({pace})" if pace else ""))
 
 
 class _RichBar(Bar):

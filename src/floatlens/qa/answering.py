@@ -1,7 +1,8 @@
 """A model's answers to questions: prompts built, decoded in batches, scored. The one way for every command.
 
 What is wrong with one question becomes its error and the others go on. An answer does not depend on its companions in
-a batch, so a batch that is too large for the memory is halved. Nothing here reads data or writes files.
+a batch, so a batch that is too large for the memory is halved, and the answers say so. Nothing here reads data or
+writes files.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 
 from floatlens.capture.editing import edit
+from floatlens.capture.soften import Workspace
 from floatlens.decoding import decode, decode_steps, prompt_room
 from floatlens.errors import FloatlensError, FloatlensWarning
 from floatlens.prompts import Prompt, answer_text, build
 from floatlens.qa.edited import EditSpec, divergence, tapped
 from floatlens.qa.first_mask import Appended, first_mask
 from floatlens.qa.metrics import Scores, score
+from floatlens.room import Room, give_back, out_of_memory
 
 if TYPE_CHECKING:
     from floatlens.config import AskConfig
@@ -64,8 +66,8 @@ class Answer:
     error: str | None = None
 
 
-def ask(model: LanguageModel, questions: Sequence[Asked], config: AskConfig) -> list[Answer]:
-    """One answer per question, in order; all are decoded together.
+def ask(model: LanguageModel, questions: Sequence[Asked], config: AskConfig, room: Room | None = None) -> list[Answer]:
+    """One answer per question, in order; all are decoded together, as far as there is `room`, which learns from it.
 
     Example: `ask(fl.load("scale:llada"), [Asked(example)], AskConfig())[0].prediction`
     """
@@ -77,7 +79,7 @@ def ask(model: LanguageModel, questions: Sequence[Asked], config: AskConfig) -> 
         if isinstance(draft, _Draft):
             groups.setdefault((draft.asked.appended, draft.asked.edit), {})[i] = draft
     for group in groups.values():
-        answers |= zip(group, _answers(model, list(group.values()), config), strict=True)
+        answers |= zip(group, _answers(model, list(group.values()), config, room or Room()), strict=True)
     each = (time.perf_counter() - began) / max(len(questions), 1)
     return [replace(answers[i], seconds=round(each, 4)) for i in range(len(questions))]
 
@@ -114,18 +116,31 @@ def _draft(model: LanguageModel, asked: Asked, config: AskConfig) -> _Draft | An
     return _Draft(asked, prompt, said)
 
 
-def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig) -> list[Answer]:
+def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: Room) -> list[Answer]:
     """Decode and score drafts that are asked in one way; a batch that runs out of memory is done in halves."""
+    if room.questions is not None and len(drafts) > room.questions:
+        parts = (drafts[i : i + room.questions] for i in range(0, len(drafts), room.questions))
+        return [answer for part in list(parts) for answer in _answers(model, part, config, room)]
     try:
-        if drafts[0].asked.appended is not None:
-            return [_one_token(draft, *found) for draft, found in zip(drafts, _masks(model, drafts), strict=True)]
-        decoded, changed = _decode(model, drafts, config)
-    except (torch.OutOfMemoryError, MemoryError):
-        if len(drafts) == 1:
-            why = f"out of memory on {model.device} with one question alone; show fewer documents or write less"
-            return [Answer("failed", error=why)]
-        half = len(drafts) // 2
-        return [answer for part in (drafts[:half], drafts[half:]) for answer in _answers(model, part, config)]
+        return _together(model, drafts, config, room)
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+    # here what was raised, and with it everything that the attempt held, is gone
+    give_back()
+    edited = drafts[0].asked.edit is not None
+    said = room.fewer_questions(len(drafts)) if len(drafts) > 1 else room.smaller_blocks() if edited else None
+    if said is None:
+        why = f"out of memory on {model.device} with one question alone; show fewer documents or write less"
+        return [Answer("failed", error=why)]
+    again = _answers(model, drafts, config, room)
+    return [replace(answer, warnings=(*answer.warnings, said)) for answer in again]
+
+
+def _together(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: Room) -> list[Answer]:
+    if drafts[0].asked.appended is not None:
+        return [_one_token(draft, *found) for draft, found in zip(drafts, _masks(model, drafts), strict=True)]
+    decoded, changed = _decode(model, drafts, config, room)
     assert model.tokenizer is not None  # a prompt was built with it
     said = [answer_text(model.tokenizer, ids) for ids in decoded.answers()]
     scored = [_scored(draft, text, config.first_line) for draft, text in zip(drafts, said, strict=True)]
@@ -133,7 +148,7 @@ def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig) 
 
 
 def _decode(
-    model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig
+    model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: Room
 ) -> tuple[Decoded, Sequence[float | None]]:
     """What the model wrote, and under an edit how far that moved the first distribution it reaches."""
     ids = [draft.prompt.ids for draft in drafts]
@@ -145,7 +160,7 @@ def _decode(
     with tapped(model, made.first_step) as plain:
         for _ in islice(decode_steps(model, ids, **how), made.first_step + 1):
             pass
-    with edit(model, made), tapped(model, made.first_step) as edited:
+    with edit(model, made, workspace=Workspace(room.block_bytes)), tapped(model, made.first_step) as edited:
         decoded = decode(model, ids, **how)
     before, after = (tap.first or [None] * len(drafts) for tap in (plain, edited))
     return decoded, [divergence(*pair) for pair in zip(before, after, strict=True)]

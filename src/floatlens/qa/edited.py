@@ -128,34 +128,34 @@ EDITS: dict[str, _Kind] = {
 """Edits by name, with their settings, those that hold where none is given, and whether there is a control."""
 
 
-def parse_edit(text: str) -> list[EditSpec]:
-    """`name:key=value,value:key=value` as one edit for every combination of values."""
+def parse_edit(text: str, where: str = "--edit") -> list[EditSpec]:
+    """`name:key=value,value:key=value` as one edit for every combination of values; errors say `where` it stands."""
     name, *parts = text.strip().split(":")
     if name not in EDITS:
-        raise FloatlensError(f'--edit {text}: no edit "{name}"{did_you_mean(name, EDITS)}')
+        raise FloatlensError(f'{where} {text}: no edit "{name}"{did_you_mean(name, EDITS)}')
     choices: dict[str, list[Any]] = {}
     for part in parts:
         key, equals, values = part.partition("=")
         if key not in EDITS[name].settings:
             raise FloatlensError(
-                f'--edit {text}: {name} has no setting "{key}"{did_you_mean(key, EDITS[name].settings)}'
+                f'{where} {text}: {name} has no setting "{key}"{did_you_mean(key, EDITS[name].settings)}'
             )
-        choices[key] = [_value(text, value) for value in values.split(",")] if equals else []
+        choices[key] = [_value(f"{where} {text}", value) for value in values.split(",")] if equals else []
         if not choices[key]:
-            raise FloatlensError(f"--edit {text}: {key} has no value; write {key}=…")
+            raise FloatlensError(f"{where} {text}: {key} has no value; write {key}=…")
     for key, value in EDITS[name].default.items():
         if not choices or (name == "pin_anchors" and key not in choices and "rule" not in choices):
             choices.setdefault(key, [value])
     return [EditSpec(name, tuple(zip(choices, values, strict=True))) for values in product(*choices.values())]
 
 
-def _value(text: str, value: str) -> Any:
+def _value(place: str, value: str) -> Any:
     try:
         read = yaml.safe_load(value)
     except yaml.YAMLError:
         read = None
     if not isinstance(read, str | int | float) or isinstance(read, bool):
-        raise FloatlensError(f"--edit {text}: {value!r} is no value; give a number or a word")
+        raise FloatlensError(f"{place}: {value!r} is no value; give a number or a word")
     return read
 
 

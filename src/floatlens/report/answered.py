@@ -1,19 +1,19 @@
 """Runs of answers (`floatlens qa`, `stress`, `intervene`) as the report needs them: opened, judged, summed up.
 
+A study (`floatlens run`) holds the answers of all three beside its traces, and is taken for as many runs.
 Scores, curves, effects and verdicts come from their own rooms; here they are only collected.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floatlens.errors import FloatlensError
-from floatlens.study.records import AnswerRecord
+from floatlens.study import answers
+from floatlens.study.records import AnswerRecord, StudyRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,19 +28,12 @@ __all__ = ["Answered", "is_answered", "open_answered", "read_manifest"]
 
 def read_manifest(run: Path) -> dict[str, Any] | None:
     """What a run folder says of itself; None where it says nothing."""
-    path = run / "manifest.json"
-    if not path.is_file():
-        return None
-    try:
-        found = json.loads(path.read_bytes())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise FloatlensError(f"{path}: not valid JSON ({error}); was the file changed?") from None
-    return found if isinstance(found, dict) else {"manifest": found}
+    return answers.read_manifest(run) if (run / "manifest.json").is_file() else None
 
 
 def is_answered(run: Path) -> bool:
-    """Whether a folder is a run of answers rather than of traces."""
-    return (read_manifest(run) or {}).get("kind") in AnswerRecord.runs
+    """Whether a folder is a run that asks for answers; one of a study may hold traces as well."""
+    return (read_manifest(run) or {}).get("kind") in (*AnswerRecord.runs, *StudyRecord.runs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +62,7 @@ class Answered:
     @cached_property
     def points(self) -> list[Point]:
         """The points of the stress tests."""
-        from floatlens.qa.conditions import TESTS, StressSettings, points
-
-        settings: StressSettings = StressSettings.model_validate(self.manifest.get("stress", {}))
-        return [point for test in TESTS for point in points(test, settings)]
+        return answers.asked_points(self.manifest)
 
     @cached_property
     def curves(self) -> list[Curve]:
@@ -108,13 +98,11 @@ def open_answered(runs: Sequence[Path], skipped: dict[str, str]) -> list[Answere
 
 
 def _open(runs: Sequence[Path], skipped: dict[str, str]) -> Iterator[Answered]:
-    from floatlens.study.answers import open_answers
-
     counts: dict[str, int] = {}
     for run in runs:
-        answers, manifest = open_answers(run)
-        if answers.empty:
+        found, manifest = answers.open_answers(run)
+        if found.empty and manifest["kind"] in AnswerRecord.runs:
             skipped[run.resolve().name] = "no answer on record yet"
-            continue
-        count = counts[manifest["kind"]] = counts.get(manifest["kind"], 0) + 1
-        yield Answered(run, answers, manifest, "" if count == 1 else f"-{count}")
+        for kind, own in answers.by_command(found, manifest).items():
+            count = counts[kind] = counts.get(kind, 0) + 1
+            yield Answered(run, own, {**manifest, "kind": kind}, "" if count == 1 else f"-{count}")

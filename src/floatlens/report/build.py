@@ -12,7 +12,7 @@ from typing import Any
 
 from floatlens import __version__
 from floatlens.analysis import ANALYSES, Result, analyse, as_rule
-from floatlens.analysis.sources import trace_files
+from floatlens.analysis.sources import has_traces, trace_files
 from floatlens.errors import FloatlensError
 from floatlens.figures.style import Look, looks_of
 from floatlens.report.answer_sections import answer_headline, answer_sections
@@ -30,7 +30,7 @@ from floatlens.study.records import write_atomically
 from floatlens.traces import Trace, open_trace
 from floatlens.verdicts import claims
 
-__all__ = ["LARGEST", "Made", "explorer_data", "report"]
+__all__ = ["LARGEST", "Analysed", "Made", "explorer_data", "report"]
 
 LARGEST = 15_000_000
 """Characters of a page, unless asked otherwise: what goes through most mail."""
@@ -46,6 +46,15 @@ class Made:
     skipped: dict[str, str]
 
 
+@dataclass(frozen=True)
+class Analysed:
+    """What somebody who has walked over the traces already found there."""
+
+    results: Mapping[str, Result]
+    seen: Sequence[Seen]
+    skipped: Mapping[str, str]
+
+
 def report(
     runs: Sequence[str | Path],
     out: str | Path = "report.html",
@@ -55,28 +64,23 @@ def report(
     by_run: bool = False,
     largest: int = LARGEST,
     each: Callable[[int, int], None] = lambda done, total: None,
+    analysed: Analysed | None = None,
 ) -> Made:
     """Analyse runs of traces and of answers, and write what they show as one HTML file that needs nothing else.
 
     The explorer holds at most so many `examples` per model. `rule` replaces the anchor rule of every analysis that has
     one. Traces of one model with the same settings are pooled over runs, unless `by_run` sets the runs side by side.
     The file is kept below `largest` bytes by holding the explorer's traces in less detail, and then fewer of them.
+    With `analysed` the traces are not walked over again.
 
     Example: `report(["runs/llada", "runs/qwen", "runs/qa"], "report.html")`
     """
     folders = [Path(run) for run in runs]
-    skipped: dict[str, str] = {}
-    asked = [run for run in folders if is_answered(run)]
-    answered = open_answered(asked, skipped)
-    seen = [
-        look(opened(open_trace(file)), file, run.resolve().name if by_run else None)
-        for run in folders
-        if run not in asked
-        for file in trace_files(run)
-    ]
+    known = analysed or _analysed(_seen(folders, by_run), rule, each)
+    results, seen, skipped = known.results, known.seen, dict(known.skipped)
+    answered = open_answered([run for run in folders if is_answered(run)], skipped)
     if not seen and not answered:
         raise FloatlensError("nothing to report: no traces and no answers in the runs given")
-    results = _analysed(seen, rule, skipped, each)
     style = looks_of(_kinds(seen, answered))
     data, blobs = _parts(results, answered, style)
     data |= {
@@ -107,14 +111,22 @@ def _kinds(seen: Sequence[Seen], answered: Sequence[Answered]) -> dict[str, bool
     return found
 
 
-def _analysed(
-    seen: Sequence[Seen], rule: str | None, skipped: dict[str, str], each: Callable[[int, int], None]
-) -> dict[str, Result]:
-    """Every analysis that the traces allow, in one walk over them; the others go to `skipped`."""
-    if not seen:
-        return {}
+def _seen(folders: Sequence[Path], by_run: bool) -> list[Seen]:
+    """Every trace of the runs that have any."""
+    return [
+        look(opened(open_trace(file)), file, run.resolve().name if by_run else None)
+        for run in folders
+        if not is_answered(run) or has_traces(run)
+        for file in trace_files(run)
+    ]
+
+
+def _analysed(seen: Sequence[Seen], rule: str | None, each: Callable[[int, int], None]) -> Analysed:
+    """Every analysis that the traces allow, in one walk over them; the others are skipped."""
+    skipped: dict[str, str] = {}
     settings = {n: {"rule": rule} if rule and "rule" in one.settings() else {} for n, one in ANALYSES.items()}
-    return analyse(_walk(seen, each), settings, skipped=skipped)
+    results = analyse(_walk(seen, each), settings, skipped=skipped) if seen else {}
+    return Analysed(results, seen, skipped)
 
 
 def _walk(seen: Sequence[Seen], each: Callable[[int, int], None]) -> Iterator[Trace]:

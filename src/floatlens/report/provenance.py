@@ -9,7 +9,7 @@ from typing import Any
 
 from floatlens.analysis.sources import trace_files
 from floatlens.report.answered import is_answered, read_manifest
-from floatlens.study.records import AnswerRecord, Record, read_records
+from floatlens.study.records import AnswerRecord, Record, StudyRecord, read_records
 from floatlens.traces import open_trace
 
 __all__ = ["run_facts"]
@@ -22,15 +22,18 @@ def run_facts(runs: Sequence[Path]) -> list[dict[str, Any]]:
 
 def _facts(run: Path) -> dict[str, Any]:
     facts: dict[str, Any]
-    if is_answered(run):
-        manifest, records = read_manifest(run), read_records(run / "records.jsonl", AnswerRecord)
-        facts = {"name": run.resolve().name, "path": str(run), "answers": len(records), "source": "manifest.json"}
-        return facts | {"outcomes": dict(Counter(record.status for record in records)), "manifest": manifest}
+    manifest = read_manifest(run)
+    if manifest is not None and is_answered(run):
+        kind = StudyRecord if manifest["kind"] in StudyRecord.runs else AnswerRecord
+        records = read_records(run / "records.jsonl", kind)
+        traces = sum(isinstance(record, StudyRecord) and record.what == "trace" for record in records)
+        facts = {"name": run.resolve().name, "path": str(run), "answers": len(records) - traces}
+        facts |= {"traces": traces, "source": "manifest.json", "manifest": manifest}
+        return facts | {"outcomes": dict(Counter(record.status for record in records))}
     files = trace_files(run)
     facts = {"name": run.resolve().name, "path": str(run), "traces": len(files)}
     if run.is_dir():
         facts["outcomes"] = dict(Counter(record.status for record in read_records(run / "records.jsonl", Record)))
-    manifest = read_manifest(run)
     if manifest is not None:
         return facts | {"source": "manifest.json", "manifest": manifest}
     data = open_trace(files[0]).data.attrs

@@ -12,16 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens.errors import FloatlensError
 from floatlens.qa.tables import METRICS, Table, gains, scores, table_one
-from floatlens.study.publish import save_figure, save_frame
-from floatlens.study.records import AnswerRecord, read_records, write_atomically
+from floatlens.study.publish import FORMATS, save_figure, save_frame
+from floatlens.study.records import AnswerRecord, StudyRecord, read_records, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from floatlens.qa.conditions import Point
     from floatlens.qa.curves import Curve
+    from floatlens.verdicts import Claim
 
-__all__ = ["answers_frame", "open_answers", "publish_qa", "publish_stress"]
+__all__ = [
+    "answer_claims_of",
+    "answers_frame",
+    "asked_points",
+    "by_command",
+    "edited_answers",
+    "open_answers",
+    "publish_qa",
+    "publish_stress",
+    "read_manifest",
+]
 
 
 def answers_frame(records: Iterable[AnswerRecord], models: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
@@ -42,19 +53,92 @@ def answers_frame(records: Iterable[AnswerRecord], models: Mapping[str, Mapping[
 
 def open_answers(folder: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The answers of a run folder and its manifest. Example: `open_answers(Path("runs/qa"))[0].accuracy.mean()`"""
+    manifest = read_manifest(folder)
+    if manifest.get("kind") not in (*AnswerRecord.runs, *StudyRecord.runs):
+        raise FloatlensError(
+            f"{folder}: a run of kind {manifest.get('kind')!r}; expected one of floatlens qa, stress, intervene or run"
+        )
+    kind = StudyRecord if manifest["kind"] in StudyRecord.runs else AnswerRecord
+    records = read_records(folder / "records.jsonl", kind)
+    answers = (one for one in records if not isinstance(one, StudyRecord) or one.what == "answer")
+    return answers_frame(answers, manifest["models"]), manifest
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What a run folder was made for."""
     path = folder / "manifest.json"
     if not path.is_file():
         raise FloatlensError(f"{folder}: not a run (no manifest.json in it)")
-    manifest: dict[str, Any] = json.loads(path.read_bytes())
-    if manifest.get("kind") not in AnswerRecord.runs:
-        raise FloatlensError(
-            f"{folder}: a run of kind {manifest.get('kind')!r}; expected one of floatlens qa or stress"
-        )
-    return answers_frame(read_records(folder / "records.jsonl", AnswerRecord), manifest["models"]), manifest
+    try:
+        found = json.loads(path.read_bytes())
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise FloatlensError(f"{path}: not valid JSON ({error}); was the file changed?") from None
+    if not isinstance(found, dict):
+        raise FloatlensError(f"{path}: not a manifest; was the file changed?")
+    return found
+
+
+def asked_points(manifest: Mapping[str, Any]) -> list[Point]:
+    """The points of all stress tests under the settings of a run."""
+    from floatlens.qa.conditions import TESTS, StressSettings, points
+
+    settings: StressSettings = StressSettings.model_validate(manifest.get("stress") or {})
+    return [point for test in TESTS for point in points(test, settings)]
+
+
+def by_command(answers: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """The answers by the command that would ask for them, qa, stress or intervene; without those that have none.
+
+    All are of one command, but for a study's."""
+    if manifest["kind"] != "study":
+        return {manifest["kind"]: answers} if not answers.empty else {}
+    from floatlens.qa.conditions import TESTS
+    from floatlens.study.choosing import MODES
+
+    points = [point.name for point in asked_points(manifest) if point.test in TESTS]
+    parts = {
+        "qa": answers[answers["condition"].isin(MODES)],
+        "stress": answers[answers["condition"].isin(points)],
+        "intervene": edited_answers(answers),
+    }
+    return {name: part for name, part in parts.items() if not part.empty}
+
+
+def edited_answers(answers: pd.DataFrame) -> pd.DataFrame:
+    """Of a study's answers those that edits are judged by: the edits, and `rag` as the plain condition beside them."""
+    from floatlens.qa.edited import EDITS
+    from floatlens.study.intervening import PLAIN
+
+    edits = answers["condition"].str.partition(" ")[0].isin(list(EDITS))
+    sets = set(answers.loc[edits, "data"])
+    kept = answers[edits | ((answers["condition"] == "rag") & answers["data"].isin(sets))]
+    return kept.assign(condition=kept["condition"].replace("rag", PLAIN))
+
+
+def answer_claims_of(folder: Path) -> list[Claim]:
+    """Every claim that the answers of a run speak of, whichever command made it."""
+    from floatlens.study.interventions import specs_of
+    from floatlens.verdicts import answer_claims, edit_claims
+
+    answers, manifest = open_answers(folder)
+    if answers.empty:
+        return []
+    if manifest["kind"] == "intervene":
+        return edit_claims(answers, specs_of(answers))
+    found = answer_claims(answers, asked_points(manifest))
+    if manifest["kind"] == "study":
+        edited = edited_answers(answers)
+        found += edit_claims(edited, specs_of(edited)) if not edited.empty else []
+    return found
 
 
 def publish_qa(
-    answers: pd.DataFrame, columns: Sequence[tuple[str, str]], out: Path, *, paper: bool = False
+    answers: pd.DataFrame,
+    columns: Sequence[tuple[str, str]],
+    out: Path,
+    *,
+    paper: bool = False,
+    formats: Sequence[str] = FORMATS,
 ) -> tuple[Table, list[Path]]:
     """Table 1 and what is behind it in OUT/tables, the gains in OUT/figures."""
     from floatlens.figures.stress import plot_gain
@@ -68,12 +152,17 @@ def publish_qa(
     if not gained.empty:
         kinds = dict(zip(answers["model"], answers["kind"], strict=True))
         rows = gained.assign(kind=gained["model"].map(kinds)).to_dict("records")
-        files += save_figure(plot_gain(rows), out / "figures" / "gain")
+        files += save_figure(plot_gain(rows), out / "figures" / "gain", formats)
     return table, files
 
 
 def publish_stress(
-    answers: pd.DataFrame, points: Sequence[Point], out: Path, *, metric: str = "accuracy"
+    answers: pd.DataFrame,
+    points: Sequence[Point],
+    out: Path,
+    *,
+    metric: str = "accuracy",
+    formats: Sequence[str] = FORMATS,
 ) -> tuple[list[Curve], pd.DataFrame, list[Path]]:
     """Curves and robustness in OUT/tables, a figure per test in OUT/figures; also the agreement over orders."""
     from floatlens.figures.stress import plot_stress
@@ -84,7 +173,7 @@ def publish_stress(
     frames = {"curves": curves_frame(found), "robustness": robustness_frame(found), "agreement": agreed}
     files = [file for name, frame in frames.items() for file in save_frame(frame, out / "tables" / name)]
     for test in dict.fromkeys(curve.test for curve in found):
-        files += save_figure(plot_stress(found, test), out / "figures" / f"stress-{test}")
+        files += save_figure(plot_stress(found, test), out / "figures" / f"stress-{test}", formats)
     return found, agreed, files
 
 

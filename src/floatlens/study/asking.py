@@ -34,13 +34,17 @@ __all__ = [
     "Conditions",
     "Item",
     "Subject",
+    "ask_tasks",
     "count_items",
+    "each_item",
+    "item_name",
     "manifest_of",
     "run_items",
     "subjects",
 ]
 
 T = TypeVar("T")
+R = TypeVar("R", bound=AnswerRecord)
 Conditions: TypeAlias = "Callable[[Data, Subject], Sequence[Condition]]"
 """What is asked of a data set and a model."""
 FREE = ("versions", "command")
@@ -98,7 +102,7 @@ class AskTask:
 
     def perform(self, holder: Holder) -> list[AnswerRecord]:
         model = holder.get(self.subject.model)
-        answers = ask(model, [item.asked for item in self.items], self.subject.config)
+        answers = ask(model, [item.asked for item in self.items], self.subject.config, holder.room)
         records = [_record(item, answer) for item, answer in zip(self.items, answers, strict=True)]
         return [self._measured(model, *pair) for pair in zip(self.items, records, strict=True)]
 
@@ -108,6 +112,12 @@ class AskTask:
         from floatlens.study.measuring import measure
 
         return record.model_copy(update={"measured": measure(model, item.asked, self.subject.config)})
+
+    def halves(self) -> list[AskTask]:
+        """Two batches instead of one; nothing of a single question."""
+        middle = len(self.items) // 2
+        parts = (self.items[:middle], self.items[middle:])
+        return [AskTask(self.subject, part) for part in parts] if middle else []
 
     def failed(self, error: str) -> list[AnswerRecord]:
         return [_record(item, Answer("failed", error=error)) for item in self.items]
@@ -191,7 +201,7 @@ def _how(config: AskConfig) -> dict[str, Any]:
 # -- the items ----------------------------------------------------------------------------------------------------
 
 
-def _items(
+def each_item(
     subject: Subject, data: Sequence[Data], conditions: Conditions
 ) -> Iterator[tuple[str, int, Condition, Example]]:
     """Every item of a model as (data, index, condition, example), streamed; the documents are not made yet."""
@@ -212,7 +222,7 @@ def count_items(
     """How many items there are, and how many of them are done."""
     total = done = 0
     for subject in asked:
-        for name, _, condition, example in _items(subject, data, conditions):
+        for name, _, condition, example in each_item(subject, data, conditions):
             total += 1
             done += run.done(item_name(subject.ref, name, condition.name, example.id))
     return total, done
@@ -238,40 +248,40 @@ def run_items(
     from floatlens.study.tracing import uninterrupted
 
     run.forget(lambda record: record.status == "failed")
+    tasks = (task for subject in asked for task in ask_tasks(subject, data, conditions, run, batch))
     with executor:
-        for _, records in executor.run(_tasks(asked, data, conditions, run, batch)):
+        for _, records in executor.run(tasks):
+            new = [record for record in records if not run.done(record.item)]
             with uninterrupted():
-                run.add_all(records)
-            yield from records
+                run.add_all(new)
+            yield from new
 
 
-def _tasks(
-    asked: Sequence[Subject],
-    data: Sequence[Data],
-    conditions: Conditions,
-    run: RunFolder[AnswerRecord],
-    batch: int,
+def ask_tasks(
+    subject: Subject, data: Sequence[Data], conditions: Conditions, run: RunFolder[R], batch: int
 ) -> Iterator[AskTask]:
-    """Batches of prompts of like length, from a chunk of items at a time."""
-    for subject in asked:
-        for chunk in _batches(_open_items(subject, data, conditions, run), _CHUNK):
-            ordered = sorted(chunk, key=lambda item: (_way(item), _length(item), item.name))
-            for _, same in groupby(ordered, key=_way):
-                for part in _batches(same, batch):
+    """Batches of prompts of like length, from a chunk of items at a time, as far as something of them is not done.
+
+    They are cut before it is looked up what is done, so that nobody's companions depend on where a run was stopped: an
+    answer does not depend on them, but the last bits of a divergence do. A batch of which a kill left only some
+    records is asked again as a whole.
+    """
+    for chunk in _batches(each_item(subject, data, conditions), _CHUNK):
+        names = [item_name(subject.ref, name, condition.name, example.id) for name, _, condition, example in chunk]
+        if all(map(run.done, names)):
+            continue
+        made = (_item(subject, *parts) for parts in chunk)
+        ordered = sorted(made, key=lambda item: (_way(item), _length(item), item.name))
+        for _, same in groupby(ordered, key=_way):
+            for part in _batches(same, batch):
+                if not all(run.done(item.name) for item in part):
                     yield AskTask(subject, part)
 
 
-def _open_items(
-    subject: Subject,
-    data: Sequence[Data],
-    conditions: Conditions,
-    run: RunFolder[AnswerRecord],
-) -> Iterator[Item]:
-    for name, index, condition, example in _items(subject, data, conditions):
-        item = item_name(subject.ref, name, condition.name, example.id)
-        if not run.done(item):
-            asked = Asked(condition.make(example), condition.appended, condition.edit)
-            yield Item(item, index, subject.ref, name, condition.name, asked, index < condition.traced)
+def _item(subject: Subject, data: str, index: int, condition: Condition, example: Example) -> Item:
+    name = item_name(subject.ref, data, condition.name, example.id)
+    asked = Asked(condition.make(example), condition.appended, condition.edit)
+    return Item(name, index, subject.ref, data, condition.name, asked, index < condition.traced)
 
 
 def _batches(given: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:

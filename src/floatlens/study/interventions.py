@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floatlens.study.intervening import PLAIN, effects, measured
-from floatlens.study.publish import save_figure, save_frame
+from floatlens.study.publish import FORMATS, save_figure, save_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +29,9 @@ def specs_of(answers: pd.DataFrame) -> list[EditSpec]:
     return found
 
 
-def publish_interventions(answers: pd.DataFrame, out: Path) -> tuple[pd.DataFrame, list[Path]]:
+def publish_interventions(
+    answers: pd.DataFrame, out: Path, *, formats: Sequence[str] = FORMATS
+) -> tuple[pd.DataFrame, list[Path]]:
     """Tables and figures beside the records; gives the effects and the files."""
     from floatlens.figures.interventions import plot_interventions
     from floatlens.figures.registry import file_name
@@ -44,5 +47,5 @@ def publish_interventions(answers: pd.DataFrame, out: Path) -> tuple[pd.DataFram
         own = rows[rows["data"] == name]
         for metric in ("accuracy", "kl"):
             where = file_name(f"interventions-{metric}", name if len(data) > 1 else "", [])
-            files += save_figure(plot_interventions(own, metric), out / "figures" / where)
+            files += save_figure(plot_interventions(own, metric), out / "figures" / where, formats)
     return rows, files

@@ -48,12 +48,16 @@ def publish(
     only: Sequence[str] = (),
     formats: Sequence[str] = FORMATS,
     rule: str | None = None,
+    analyses: Sequence[str] | None = None,
+    more: Sequence[Claim] = (),
     each: Callable[[int, int], None] = lambda done, total: None,
+    see: Callable[[Trace, Path], object] = lambda trace, file: None,
 ) -> Published:
     """Analyse the traces of runs in one walk, and write what they show. `each` is told after every trace.
 
-    `only` names figures; tables are then those of the analyses behind them. `rule` replaces the anchor rule of every
-    analysis that has one.
+    `only` names figures; tables are then those of the analyses behind them. `analyses` leaves the others out. `rule`
+    replaces the anchor rule of every analysis that has one. `more` are verdicts on something else than traces, for the
+    same table. `see` is shown every trace on the way.
     """
     from floatlens.figures.registry import FIGURES
 
@@ -63,9 +67,9 @@ def publish(
     wanted = dict.fromkeys(need for name in only if name in FIGURES for need in FIGURES[name].needs)
     first: dict[str, Path] = {}
     skipped: dict[str, str] = {}
-    settings = _settings(list(wanted) if only else list(ANALYSES), rule)
-    results = analyse(_walk(files, first, each), settings, skipped=skipped)
-    found = claims(results)
+    settings = _settings(list(wanted) if only else list(ANALYSES if analyses is None else analyses), rule)
+    results = analyse(_walk(files, first, each, see), settings, skipped=skipped)
+    found = [*claims(results), *more]
     made = Published(results, found, skipped)
     figures = out / "figures"
     for folder in (figures, out / "tables"):
@@ -91,10 +95,16 @@ def _settings(wanted: Sequence[str], rule: str | None) -> dict[str, dict[str, An
     return {name: {"rule": rule} if rule is not None and name in takes else {} for name in wanted}
 
 
-def _walk(files: Sequence[Path], first: dict[str, Path], each: Callable[[int, int], None]) -> Iterator[Trace]:
+def _walk(
+    files: Sequence[Path],
+    first: dict[str, Path],
+    each: Callable[[int, int], None],
+    see: Callable[[Trace, Path], object],
+) -> Iterator[Trace]:
     for done, file in enumerate(files, 1):
         trace = open_trace(file)
         first.setdefault(trace.model["ref"], file)
+        see(trace, file)
         yield trace
         each(done, len(files))
 

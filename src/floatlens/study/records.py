@@ -1,6 +1,7 @@
 """Records: one JSON line per item that was done or failed, appended and flushed as soon as it is known.
 
-`Record` is of a trace, `AnswerRecord` of an answer that was scored; a run holds one sort of them.
+`Record` is of a trace, `AnswerRecord` of an answer that was scored, and a run holds one sort of them; a study holds
+both, as `StudyRecord`.
 
 A last line that was cut short by a kill is taken off when the file is next opened; anything else that is not a record
 is refused with its line number, because then somebody changed the file.
@@ -19,7 +20,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from floatlens.errors import FloatlensError
 from floatlens.prompts import EvidenceKind
 
-__all__ = ["AnswerRecord", "BaseRecord", "Record", "append_record", "read_records", "write_atomically", "write_records"]
+__all__ = [
+    "AnswerRecord",
+    "BaseRecord",
+    "Record",
+    "StudyRecord",
+    "append_record",
+    "read_records",
+    "write_atomically",
+    "write_records",
+]
 
 
 class BaseRecord(BaseModel):
@@ -67,7 +77,7 @@ class AnswerRecord(BaseRecord):
     the question's share of its batch.
     """
 
-    runs = ("qa", "stress", "intervene")
+    runs: ClassVar[tuple[str, ...]] = ("qa", "stress", "intervene")
 
     model: str
     data: str
@@ -85,6 +95,28 @@ class AnswerRecord(BaseRecord):
     """Of a question that was also traced: drift, absorption, attention moved (see `measuring`)."""
     retrieved: tuple[tuple[str, float], ...] | None = None
     """Ids and scores of the passages that were retrieved, best first."""
+
+
+class StudyRecord(AnswerRecord):
+    """Of one item of a study: an answer, or a trace with its file; `what` says which, and the other's fields are empty.
+
+    A trace's `condition` is "trace", with the place of the gold document where the study sets one.
+    """
+
+    runs = ("study",)
+
+    what: Literal["answer", "trace"] = "answer"
+    question: str | None = None
+    file: str | None = None
+    answer: str | None = None
+    gold: int | None = None
+    evidence_kind: EvidenceKind | None = None
+    steps: int | None = None
+    forward_passes: int | None = None
+
+    def complete(self, folder: Path) -> bool:
+        there = self.what == "answer" or (self.file is not None and (folder / self.file).is_file())
+        return super().complete(folder) and there
 
 
 R = TypeVar("R", bound=BaseRecord)

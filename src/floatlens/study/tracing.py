@@ -40,7 +40,17 @@ if TYPE_CHECKING:
 
 _Config = TypeVar("_Config", bound="TraceConfig")
 
-__all__ = ["FREE", "Watch", "item_name", "manifest_of", "resolve", "trace_items", "trace_one", "uninterrupted"]
+__all__ = [
+    "FREE",
+    "Watch",
+    "described",
+    "item_name",
+    "manifest_of",
+    "resolve",
+    "trace_items",
+    "trace_one",
+    "uninterrupted",
+]
 
 FREE = (
     "config.data.limit",
@@ -203,7 +213,7 @@ def _trace_item(
     with uninterrupted():
         if found is not None:
             file = found.save(run.traces / f"{blank.item}{SUFFIX}")
-            outcome |= _described(found) | {"file": file.relative_to(run.path).as_posix()}
+            outcome |= described(found) | {"file": file.relative_to(run.path).as_posix()}
         outcome["seconds"] = round(time.perf_counter() - began, 3)
         record = blank.model_copy(update=outcome)
         run.add(record)
@@ -232,7 +242,8 @@ def uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _described(found: Trace) -> dict[str, Any]:
+def described(found: Trace) -> dict[str, Any]:
+    """What a record says of a trace."""
     decoding, prompt = found.data.attrs["decoding"], found.data.attrs["prompt"]
     return {
         "answer": found.answer,

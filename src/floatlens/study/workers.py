@@ -2,7 +2,8 @@
 
 Small models on a CPU gain from processes with one thread each; large ones have more to lose in memory. The process that
 started them is the only one that writes records. A task that fails is tried twice more, by another worker where there
-is one; a worker that dies is replaced. Workers end when the process that started them is gone, however it went.
+is one (see `spread`); a worker that dies is replaced. Workers end when the process that started them is gone, however
+it went.
 """
 
 from __future__ import annotations
@@ -11,10 +12,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
@@ -22,6 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from floatlens.errors import FloatlensError
+from floatlens.study.spread import ATTEMPTS, Pending, Spread, Task, halves
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnContext
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from floatlens.config import ModelConfig
     from floatlens.models import LanguageModel
 
-__all__ = ["ATTEMPTS", "Executor", "Holder", "Task", "Workers", "cores", "suggest"]
+__all__ = ["ATTEMPTS", "Executor", "Holder", "Task", "Workers", "cores", "said", "small_on_cpu", "suggest"]
 
-ATTEMPTS = 3
-"""How often a task is tried before it counts as failed."""
 _SMALL = 300_000_000
 """Weights up to this many bytes on disk make a small model: it is held once per core without a thought."""
 _WORTH = 200
 """Fewer questions than these are answered before a second process has loaded its libraries."""
 
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 
 class Holder:
-    """Holds one model, the last that was asked for."""
+    """Holds one model, the last that was asked for, and what was learnt about the room that it leaves."""
 
     def __init__(self) -> None:
+        from floatlens.room import Room
+
+        self.room = Room()
         self._of: ModelConfig | None = None
         self._model: LanguageModel | None = None
 
@@ -55,20 +55,12 @@ class Holder:
         from floatlens.models import load
 
         if self._of != model or self._model is None:
-            self._model = None  # let go of the last one before the next comes
+            from floatlens.room import Room
+
+            self._model, self.room = None, Room()  # let go of the last one before the next comes
             options: dict[str, Any] = model.model_dump(exclude={"ref"})
             self._model, self._of = load(model.ref, **options), model
         return self._model
-
-
-class Task(Protocol[R_co]):
-    """A piece of work that can be sent to another process."""
-
-    def perform(self, holder: Holder) -> R_co:
-        """Do it with the models of the holder."""
-
-    def failed(self, error: str) -> R_co:
-        """What to put on record when it could not be done."""
 
 
 class Executor(Protocol):
@@ -90,12 +82,12 @@ def cores() -> int:
 def suggest(models: Iterable[ModelConfig], questions: int, threads: int | None = None) -> int:
     """How many processes: one per core for small models on a CPU with enough to ask, else one."""
     many = threads or cores()
-    if many < 2 or questions < _WORTH or not all(_small_on_cpu(model) for model in models):
+    if many < 2 or questions < _WORTH or not all(small_on_cpu(model) for model in models):
         return 1
     return many
 
 
-def _small_on_cpu(model: ModelConfig) -> bool:
+def small_on_cpu(model: ModelConfig) -> bool:
     import torch
 
     from floatlens.models.names import is_registered_form, resolve_name
@@ -111,14 +103,17 @@ def _small_on_cpu(model: ModelConfig) -> bool:
 class Workers:
     """Performs tasks in `count` processes, or in this one. Example: `with Workers(2) as team: list(team.run(tasks))`
 
-    `threads` is what torch may use in each; if it is not given, the cores are shared out.
+    `threads` is what torch may use in each; if it is not given, the cores are shared out (and one process alone keeps
+    what it has). Sums come out alike to the last bit only with the same number of threads.
     """
 
     def __init__(self, count: int = 1, threads: int | None = None) -> None:
         if count < 1:
             raise FloatlensError(f"--workers {count}: expected at least 1")
         self.count = count
+        self._fixed = threads is not None
         self._threads = threads or max(1, cores() // count)
+        self._holder = Holder()
         self._team: list[_Worker[Any]] = []
 
     def __enter__(self) -> Workers:
@@ -131,84 +126,66 @@ class Workers:
         for worker in self._team:
             worker.stop(kill=kind is not None)  # stopped in the middle: what is under way is not waited for
         self._team = []
+        self._holder = Holder()
 
     def run(self, tasks: Iterable[Task[R]]) -> Iterator[tuple[Task[R], R]]:
         if self._team:
-            yield from _Spread(self._team).run(iter(tasks))
+            yield from Spread(self._team, _ready).run(iter(tasks))
             return
-        holder = Holder()
-        for task in tasks:
-            yield task, _alone(task, holder)
+        with _threads(self._threads if self._fixed else None):
+            for task in tasks:
+                yield from _alone(task, self._holder)
 
 
-def _alone(task: Task[R], holder: Holder) -> R:
-    """Here and now. What fails alike for everybody is not tried again in the same process."""
+def _ready(busy: Sequence[_Worker[Any]]) -> list[_Worker[Any]]:
+    """Those that have said something, or are gone."""
+    found = set(wait_for([end for worker in busy for end in (worker.connection, worker.process.sentinel)]))
+    return [worker for worker in busy if worker.connection in found or worker.process.sentinel in found]
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """So many threads for torch in this process, for a while."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
     try:
-        return task.perform(holder)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _alone(task: Task[R], holder: Holder) -> Iterator[tuple[Task[R], R]]:
+    """Here and now. What fails alike for everybody is not tried again in the same process, but a batch is divided."""
+    try:
+        found = task.perform(holder)
     except Exception as error:
-        return task.failed(_said(error))
+        parts, why = halves(task), said(error)
+    else:
+        yield task, found
+        return
+    for part in parts:
+        yield from _alone(part, holder)
+    if not parts:
+        yield task, task.failed(why)
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
     return str(error) if isinstance(error, FloatlensError) else f"{type(error).__name__}: {error}"
 
 
-@dataclass(eq=False)
-class _Pending(Generic[R]):
-    """A task, how often it was tried, and who tried it last."""
-
-    task: Task[R]
-    tried: int = 0
-    errors: list[str] = field(default_factory=list)
-    last: int | None = None
-
-
-class _Spread(Generic[R]):
-    """Gives tasks to a team and takes their results, until there are no more of either."""
-
-    def __init__(self, team: list[_Worker[R]]) -> None:
-        self._team = team
-        self._again: deque[_Pending[R]] = deque()
-
-    def run(self, tasks: Iterator[Task[R]]) -> Iterator[tuple[Task[R], R]]:
-        while True:
-            for worker in self._team:
-                if worker.pending is None and (pending := self._next(worker, tasks)) is not None:
-                    worker.give(pending)
-            busy = [worker for worker in self._team if worker.pending is not None]
-            if not busy:
-                return
-            ready = set(wait_for([end for worker in busy for end in (worker.connection, worker.process.sentinel)]))
-            for worker in busy:
-                if worker.connection in ready or worker.process.sentinel in ready:
-                    yield from self._take(worker)
-
-    def _next(self, worker: _Worker[R], tasks: Iterator[Task[R]]) -> _Pending[R] | None:
-        """A task to be tried again that somebody else had, else a new one, else any that is left."""
-        for pending in self._again:
-            if pending.last != worker.number or len(self._team) == 1:
-                self._again.remove(pending)
-                return pending
-        new = next(tasks, None)
-        if new is not None:
-            return _Pending(new)
-        others_busy = any(other.pending is not None for other in self._team)
-        return self._again.popleft() if self._again and not others_busy else None
-
-    def _take(self, worker: _Worker[R]) -> Iterator[tuple[Task[R], R]]:
-        pending = worker.pending
-        assert pending is not None
-        done, result = worker.receive()
-        if done:
-            yield pending.task, result
-            return
-        pending.tried += 1
-        pending.last = worker.number
-        pending.errors.append(str(result))
-        if pending.tried < ATTEMPTS:
-            self._again.append(pending)
-        else:
-            yield pending.task, pending.task.failed(f"{pending.errors[-1]} (tried {ATTEMPTS} times)")
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """What is started inside ignores Ctrl-C from its first moment on: that is for the process that writes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Worker(Generic[R]):
@@ -216,17 +193,18 @@ class _Worker(Generic[R]):
 
     def __init__(self, context: SpawnContext, threads: int, number: int) -> None:
         self._context, self._threads, self.number = context, threads, number
-        self.pending: _Pending[R] | None = None
+        self.pending: Pending[R] | None = None
         self._start()
 
     def _start(self) -> None:
         self.connection: Connection[Any, Any]
         self.connection, theirs = self._context.Pipe()
         self.process: BaseProcess = self._context.Process(target=_serve, args=(theirs, self._threads), daemon=True)
-        self.process.start()
+        with _deaf():
+            self.process.start()
         theirs.close()
 
-    def give(self, pending: _Pending[R]) -> None:
+    def give(self, pending: Pending[R]) -> None:
         self.pending = pending
         with suppress(OSError):  # of a dead one, which `receive` will find
             self.connection.send(pending.task)
@@ -256,7 +234,7 @@ class _Worker(Generic[R]):
 
 def _serve(connection: Connection[Any, Any], threads: int) -> None:
     """Perform one task after another until there are no more. Ctrl-C is for the process that writes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for those that were started outside of the main thread
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
@@ -270,7 +248,7 @@ def _serve(connection: Connection[Any, Any], threads: int) -> None:
         try:
             result: tuple[bool, Any] = (True, task.perform(holder))
         except Exception as error:
-            result = (False, _said(error))
+            result = (False, said(error))
         connection.send(result)
 
 

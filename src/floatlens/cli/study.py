@@ -1,0 +1,177 @@
+"""From a study to a finished run on a terminal: the plan, a bar, what a user should know at once, and the summary."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from floatlens.cli.terminal import Bar, console, duration, progress, say
+from floatlens.errors import FloatlensError
+
+if TYPE_CHECKING:
+    from floatlens.study.counting import Counts
+    from floatlens.study.folder import RunFolder
+    from floatlens.study.plan import Plan
+    from floatlens.study.records import StudyRecord
+    from floatlens.study.results import Findings
+    from floatlens.study.runs import Team
+
+__all__ = ["Request", "run_study"]
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was given on the command line."""
+
+    study: Path
+    out: Path | None
+    dry_run: bool
+    workers: int | None
+    executor: str | None
+    address: str | None
+    command: Sequence[str]
+
+
+def run_study(request: Request) -> int:
+    """Plan, run and publish a study; gives the exit code."""
+    from floatlens.study.plan import make_plan
+    from floatlens.study.reading import read_study
+    from floatlens.study.runs import folder_of, opened_folder, with_machine
+
+    source = with_machine(read_study(request.study), request.workers, request.executor, request.address)
+    folder = folder_of(source, request.out)
+    plan = make_plan(source, say)
+    if request.dry_run and not folder.exists():
+        _show_plan(plan, None, folder)
+        return 0
+    with opened_folder(plan, folder, shlex.join(request.command), write=not request.dry_run, say=say) as held:
+        counts, team = _show_plan(plan, held, folder)
+        if request.dry_run:
+            return 0
+        session = _Session(folder, counts)
+        try:
+            if not _do(plan, held, team, session):
+                raise KeyboardInterrupt
+            made = _publish(plan, folder)
+        except KeyboardInterrupt:
+            say(f"stopped with {session.done} of {session.total} items on record")
+            say(f"to continue: {shlex.join(request.command)}")
+            return 130
+        return session.summary(made)
+
+
+def _show_plan(plan: Plan, held: RunFolder[StudyRecord] | None, folder: Path) -> tuple[Counts, Team]:
+    from floatlens.cli.study_views import plan_view
+    from floatlens.study.counting import count
+    from floatlens.study.estimating import forecast
+    from floatlens.study.runs import team_for
+
+    counts = count(plan, held)
+    team = team_for(plan, counts.left)
+    records = held.records.values() if held is not None else ()
+    told = forecast(plan, counts, records, team.count or 1, team.threads, elsewhere=team.elsewhere)
+    console().print(plan_view(plan, counts, team, told, folder))
+    return counts, team
+
+
+def _do(plan: Plan, held: RunFolder[StudyRecord], team: Team, session: _Session) -> bool:
+    """Do what is left; False where the user stopped it."""
+    from floatlens.study.driving import Stop, run_plan
+
+    if session.done == session.total:
+        return True
+    stop = Stop(lambda: say("finishing what is under way, then stopping; Ctrl-C again stops at once"))
+    if team.count != 1:
+        say(f"starting {team.count or 'all'} workers; each loads its libraries and the first model")
+    records = run_plan(plan, held, team.executor, plan.study.machine.batch, stop)
+    with stop.listening(), progress("running", session.total, session.done) as bar:
+        try:
+            for record in records:
+                session.take(record, bar)
+        except OSError as error:
+            hint = "; what is on record stays, run it again to continue" if error.errno is not None else ""
+            raise FloatlensError(f"{error.filename or session.out}: {error.strerror or error}{hint}") from error
+    return not stop.asked
+
+
+def _publish(plan: Plan, folder: Path) -> Findings:
+    from floatlens.analysis.sources import has_traces, trace_files
+    from floatlens.study.results import publish_study
+
+    traces = len(trace_files(folder)) if has_traces(folder) else 0
+    with progress("analysing", traces) as bar:
+        return publish_study(
+            folder, plan.study.output, analyses=plan.study.analyses, each=lambda done, total: bar.item()
+        )
+
+
+class _Session:
+    """Counts what became of the items, and says what a user should know at once."""
+
+    def __init__(self, out: Path, counts: Counts) -> None:
+        self.out, self.total, self.done = out, counts.total, counts.done
+        self.failed = self._warned = 0
+        self._begun = False
+        self._began = time.monotonic()
+        self._right: dict[str, list[float]] = {}
+
+    def take(self, record: StudyRecord, bar: Bar) -> None:
+        """One more record: the bar moves and shows how the model does here so far."""
+        where = f"{record.model}, {record.data}, {record.condition}"
+        named = f"{where}, question {record.index} ({record.id})"
+        if record.warnings:
+            self._tell(named, record.warnings)
+        if record.status == "failed":
+            self.failed += 1
+            if self.failed <= _SHOWN:
+                say(f"{named} failed: {record.error}")
+            elif self.failed == _SHOWN + 1:
+                say(f"more failures like these stand in {self.out / 'records.jsonl'}")
+        else:
+            self.done += 1
+        bar.item(f"{where}: {self._so_far(where, record)}")
+        if not self._begun:  # until then workers and models were loading
+            self._begun = True
+            bar.start()
+
+    def _so_far(self, where: str, record: StudyRecord) -> str:
+        if record.what == "trace":
+            return record.answer or ""
+        if record.accuracy is not None:
+            self._right.setdefault(where, []).append(record.accuracy)
+        right = self._right.get(where)
+        so_far = f"accuracy {sum(right) / len(right):.1%} of {len(right)} · " if right else ""
+        return f"{so_far}{record.prediction or ''}"
+
+    def _tell(self, where: str, messages: Sequence[str]) -> None:
+        self._warned += 1
+        if self._warned <= _SHOWN:
+            for message in messages:
+                say(f"warning: {where}: {message}")
+        elif self._warned == _SHOWN + 1:
+            say(f"warning: more warnings like these stand in {self.out / 'records.jsonl'}")
+
+    def summary(self, made: Findings) -> int:
+        """What came out, the last lines, and the exit code."""
+        from floatlens.cli.study_views import findings_view, verdicts_line
+
+        console().print(findings_view(made))
+        for name, reason in made.skipped.items():
+            say(f"{name}: left out, {reason}")
+        if made.claims:
+            say(f"{verdicts_line(made.claims)}; floatlens claims {self.out} lists them")
+        parts = [f"{self.done} of {self.total} items in {self.out}, {duration(time.monotonic() - self._began)}"]
+        if self._warned:
+            parts.append(f"{self._warned} with warnings")
+        if self.failed:
+            parts.append(f"{self.failed} failed, see {self.out / 'records.jsonl'}; run again to retry them")
+        say("; ".join(parts))
+        if made.report is not None:
+            say(f"report: {made.report}")
+        return 1 if self.failed else 0

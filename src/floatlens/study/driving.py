@@ -1,0 +1,136 @@
+"""Runs a plan into its folder: tasks go to the executor, what comes back is put on record, by this process alone.
+
+A model's traces come first, then its answers; ablations of retrieval heads wait until all traces are there. Nothing is
+printed: whoever runs it watches the records go by. The first Ctrl-C lets the items under way be finished.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from floatlens.study.asking import ask_tasks
+from floatlens.study.choosing import ablations
+from floatlens.study.records import AnswerRecord, StudyRecord
+from floatlens.study.tracetask import Traced, place
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from floatlens.study.folder import RunFolder
+    from floatlens.study.plan import Plan
+    from floatlens.study.spread import Task
+    from floatlens.study.workers import Executor
+
+__all__ = ["Stop", "run_plan"]
+
+T = TypeVar("T")
+
+
+class Stop:
+    """Whether the user wants to stop. Example: `with Stop(say).listening() as stop: …`
+
+    The first Ctrl-C asks for no more tasks; the second interrupts at once, but never in the middle of writing.
+    """
+
+    def __init__(self, on_ask: Callable[[], Any] = lambda: None) -> None:
+        self.times = 0
+        self._on_ask = on_ask
+        self._writing = False
+
+    @property
+    def asked(self) -> bool:
+        return self.times > 0
+
+    @contextmanager
+    def listening(self) -> Iterator[Stop]:
+        """Take Ctrl-C for the length of a run; signals are the main thread's business, elsewhere nothing changes."""
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        before = signal.getsignal(signal.SIGINT)
+        signal.signal(signal.SIGINT, self._heard)
+        try:
+            yield self
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        self.times += 1
+        if self.times == 1:
+            self._on_ask()
+        elif not self._writing:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """What is written inside is finished first."""
+        self._writing = True
+        try:
+            yield
+        finally:
+            self._writing = False
+        if self.times > 1:
+            raise KeyboardInterrupt
+
+    def until(self, tasks: Iterable[T]) -> Iterator[T]:
+        """The tasks, up to the moment when stopping was asked for."""
+        for task in tasks:
+            if self.asked:
+                return
+            yield task
+
+
+def run_plan(
+    plan: Plan, run: RunFolder[StudyRecord], executor: Executor, batch: int, stop: Stop | None = None
+) -> Iterator[StudyRecord]:
+    """Do everything that has no record, and yield each record once it is on disk, in any order."""
+    stop = stop or Stop()
+    run.forget(lambda record: not record.complete(run.path))  # failures, and traces whose files are gone
+    with executor:
+        for tasks in (_first(plan, run, batch), _ablated(plan, run, batch)):
+            for _, result in executor.run(stop.until(tasks)):
+                with stop.writing():
+                    records = _settle(run, result)
+                yield from records
+
+
+def _settle(run: RunFolder[StudyRecord], result: Traced | Sequence[AnswerRecord]) -> list[StudyRecord]:
+    """Files first, then the records; of a batch that was asked again only what was missing."""
+    if isinstance(result, Traced):
+        place(result, run.path)
+        run.add(result.record)
+        return [result.record]
+    records = [StudyRecord.model_validate(one.model_dump()) for one in result if not run.done(one.item)]
+    run.add_all(records)
+    return records
+
+
+def _first(plan: Plan, run: RunFolder[StudyRecord], batch: int) -> Iterator[Task[Any]]:
+    for subject in plan.subjects:
+        yield from plan.trace_tasks(subject, run)
+        for part in plan.parts:
+            yield from ask_tasks(subject, [part.data], part.asked, run, batch)
+
+
+def _ablated(plan: Plan, run: RunFolder[StudyRecord], batch: int) -> Iterator[Task[Any]]:
+    waiting = [part for part in plan.parts if part.chosen.ablated]
+    scores = _copy_scores(run) if waiting else {}
+    for subject in plan.subjects:
+        for part in waiting:
+            conditions = ablations(part.chosen, part.makers, scores)
+            yield from ask_tasks(subject, [part.data], conditions, run, batch)
+
+
+def _copy_scores(run: RunFolder[StudyRecord]) -> dict[str, NDArray[Any]]:
+    """How much each head copies, from the traces of this study that are on record."""
+    from floatlens.analysis import retrieval_heads
+    from floatlens.study.intervening import copy_scores
+
+    done = (one.file for one in run.records.values() if one.what == "trace" and one.complete(run.path))
+    files = sorted(file for file in done if file is not None)
+    return copy_scores(retrieval_heads([run.path / file for file in files], score="copy")) if files else {}
