@@ -126,7 +126,7 @@ def as_markdown(found: Throughput) -> str:
     return (
         f"{table}\n\n{found.items} items of {found.model} (questions with ten documents, and full traces), "
         f"{rounds} rounds, taking turns; one thread a worker, torch {torch.__version__}, {platform.machine()}. The "
-        "last column is the median (smallest–largest) over rounds of neighbouring measurements. Loading is not counted.\n"
+        "last column is the median (smallest–largest) of neighbouring measurements. Loading does not count.\n"
     )
 
 
