@@ -73,16 +73,17 @@ class AnchorRule:
 
 def largest(value: Tensor, count: Tensor | int) -> Tensor:
     """(…, key) bool: the `count` (…) largest of each row; of equals the earlier."""
-    if isinstance(count, int):
-        if 0 < count < value.shape[-1]:
-            top, at = value.topk(count + 1, dim=-1)
-            if bool((top[..., -2] > top[..., -1]).all()):  # no tie where the line is drawn: the usual case, and fast
-                return torch.zeros_like(value, dtype=torch.bool).scatter_(-1, at[..., :-1], True)
-        count = torch.tensor(count)
-    wanted = count.to(value.device).expand(value.shape[:-1]).unsqueeze(-1)
-    most = int(wanted.max()) if wanted.numel() else 0
-    if most == 0:
+    wanted = torch.as_tensor(count, device=value.device)
+    if not value.numel():
         return torch.zeros_like(value, dtype=torch.bool)
+    least, most = (count, count) if isinstance(count, int) else (int(n) for n in wanted.aminmax())
+    if least == most and 0 < most < value.shape[-1]:
+        top, at = value.topk(most + 1, dim=-1)
+        if bool((top[..., -2] > top[..., -1]).all()):  # no tie where the line is drawn: the usual case, and fast
+            return torch.zeros_like(value, dtype=torch.bool).scatter_(-1, at[..., :-1], True)
+    if most <= 0:
+        return torch.zeros_like(value, dtype=torch.bool)
+    wanted = wanted.expand(value.shape[:-1]).unsqueeze(-1)
     top = value.topk(min(most, value.shape[-1]), dim=-1).values
     last = top.gather(-1, (wanted - 1).clamp(0, top.shape[-1] - 1))  # the smallest value that is still chosen
     above, level = value > last, value == last
