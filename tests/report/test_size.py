@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,8 @@ def test_it_is_small_and_holds_everything(whole: Made) -> None:
 
 @pytest.mark.browser
 def test_it_opens_in_two_seconds(whole: Made, visit: Callable[..., Any], record_property: Any) -> None:
+    if os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
+        pytest.skip(f"the machine is too busy to time anything: load {os.getloadavg()[0]:.1f}")
     taken = []
     for _ in range(3):
         began = time.monotonic()

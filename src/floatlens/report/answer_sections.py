@@ -108,7 +108,7 @@ def _stress(run: Answered, style: Styles) -> Section:
     from floatlens.qa.curves import agreement, curves_frame, robustness_frame
 
     tests = list(dict.fromkeys(curve.test for curve in run.curves))
-    figures = [(f"stress-{one}", TESTS[one].about, stress_panels(run, one, style), 340) for one in tests]
+    figures = [(f"stress-{one}", TESTS[one].about.rstrip("."), stress_panels(run, one, style), 320) for one in tests]
     used = [(key.replace("_", " "), str(value)) for key, value in (run.manifest.get("stress") or {}).items()]
     return _section(
         run,

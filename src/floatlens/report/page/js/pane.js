@@ -64,11 +64,11 @@ export class Pane {
   update(flashing) {
     const { group, step, row } = this.at;
     const { view } = this;
-    this.tokens.update(group, step, row, flashing);
+    const over = this.state.get("step") >= view.steps.length;
+    this.tokens.update(group, step, row, flashing, over);
     this.empty.hidden = !Number.isNaN(view.share(group, step, row, view.strongest(group, step, row)));
     const of = row ? `layer ${view.layers[row - 1]}` : "mean of layers";
-    const done = this.state.get("step") >= view.steps.length ? ", finished" : "";
-    this.where.textContent = `step ${view.steps[step]}${done} · ${of}`;
+    this.where.textContent = `step ${view.steps[step]}${over ? ", finished" : ""} · ${of}`;
     this.maps();
     this.numbers();
   }

@@ -89,7 +89,8 @@ export class Tokens {
     event.stopPropagation();
   }
 
-  update(group, step, row, flashing) {
+  // `over`: the run ended before the step that is shown, so nothing is new in it.
+  update(group, step, row, flashing, over) {
     const { view } = this;
     const range = view.range(group, row);
     const now = view.committedAt.get(step);
@@ -104,8 +105,8 @@ export class Tokens {
       span.classList.toggle("anchor", view.anchor(group, step, row, key));
       span.classList.toggle("mask", state === MASK && !fresh);
       span.classList.toggle("absent", state === ABSENT && !fresh);
-      span.classList.toggle("fresh", fresh);
-      span.classList.toggle("flash", fresh && flashing);
+      span.classList.toggle("fresh", fresh && !over);
+      span.classList.toggle("flash", fresh && !over && flashing);
       const shown = waiting ? "\u00a0\u00a0\u00a0" : state === OTHER ? `#${view.otherAt.get(step * view.length + key)}` : this.texts[key];
       if (span.textContent !== shown) span.textContent = shown;
       if (waiting) span.setAttribute("aria-label", state === MASK ? "mask" : "not written yet");
