@@ -41,7 +41,7 @@ unit: $(STAMP)  ## the tests alone, without the slow ones and the browser
 test: lint types unit  ## everything that has to be green: lint, types, unit
 
 test-browser: $(STAMP)  ## the tests of the report in a real browser (make browser installs it)
-	$(TEST_ENV) $(BIN)/python -m pytest -m browser
+	$(TEST_ENV) $(BIN)/python -m pytest tests/report -m "browser and not slow"
 
 test-slow: $(STAMP)  ## the tests marked slow
 	$(TEST_ENV) $(BIN)/python -m pytest -m slow
@@ -52,7 +52,6 @@ format: $(STAMP)  ## let ruff fix and format
 
 bench: $(STAMP)  ## time and memory of capture, and what a second worker brings (minutes)
 	$(BIN)/floatlens bench
-	$(BIN)/floatlens bench throughput
 
 gallery: $(STAMP)  ## trace the scale models and draw docs/gallery (minutes, resumable)
 	$(BIN)/python docs/gallery.py

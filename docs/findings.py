@@ -1,7 +1,7 @@
 """Asks the scale models, and SmolLM2 where it is at hand, what docs/findings.md reports.
 
     .venv/bin/python docs/findings.py            # or: make findings; resumable
-    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress or smollm2
+    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, edits, smollm2 or smollm2-edits
 
 Runs go to runs/findings (not kept in the repository), tables and figures to docs/findings. Every part
 says how long it took.
@@ -24,6 +24,15 @@ RUNS, OUT = HERE.parent / "runs" / "findings", HERE / "findings"
 MODELS = ("scale:llama", "scale:qwen", "scale:llada", "scale:dream")
 WRITE = ("--set", "gen_length=8", "--set", "steps=4")
 """Answers have one to four tokens and an end; diffusion models write two of eight tokens a pass, to save time."""
+EDITS = (
+    "drop_anchors:k=1,5,10",
+    "pin_anchors:to=step0",
+    "pin_anchors:to=bos",
+    "sink_token:logit=0,4",
+    "ablate_heads:top=4,8,16:mode=zero",
+    "freeze_layers:layers=0-1",
+    "freeze_layers:layers=6-7",
+)
 NQ = HERE.parents[1] / "shared" / "data" / "nq-open-oracle-1655.jsonl.gz"
 GGUF = Path(os.environ.get("FLOATLENS_GGUF") or Path.home() / ".cache/floatlens/SmolLM2-135M-Instruct.Q4_1.gguf")
 
@@ -39,9 +48,9 @@ def run(*args: str | Path) -> None:
 def keep(folder: Path, name: str) -> None:
     """Copy tables for readers and pictures from a run."""
     OUT.mkdir(exist_ok=True)
-    for wanted in ("tables/table1.md", "tables/robustness.csv", "tables/agreement.csv", "tables/curves.csv"):
-        if (folder / wanted).is_file():
-            shutil.copy(folder / wanted, OUT / f"{name}-{Path(wanted).name}")
+    for wanted in ("table1.md", "robustness.csv", "agreement.csv", "curves.csv", "effects.csv", "measured.csv"):
+        if (folder / "tables" / wanted).is_file():
+            shutil.copy(folder / "tables" / wanted, OUT / f"{name}-{wanted}")
     for picture in (folder / "figures").glob("*.png"):
         shutil.copy(picture, OUT / f"{name}-{picture.name.removeprefix('stress-')}")
 
@@ -63,10 +72,40 @@ def stress() -> None:
     keep(RUNS / "stress", "stress")
 
 
+def edits() -> None:
+    """Every edit with its doses and controls on 200 questions with ten documents; heads from the gallery's traces."""
+    runs = RUNS.parent / "gallery"
+    traced = [runs / f"{model.removeprefix('scale:')}-gold{gold}" for model in MODELS for gold in (0, 4, 9)]
+    missing = [path for path in traced if not path.is_dir()]
+    if missing:
+        sys.exit(f"{missing[0]} is not there; run docs/gallery.py first, which traces what heads are chosen from")
+    given = [part for edit in EDITS for part in ("--edit", edit)]
+    heads = [part for path in traced for part in ("--heads-from", path)]
+    data = ("--data", "scale:rag:seed=3", "--limit", "200")
+    run("intervene", *MODELS, *data, *WRITE, *given, *heads, "--out", RUNS / "edits")
+    keep(RUNS / "edits", "edits")
+
+
+def smollm2_edits() -> None:
+    """Dropped anchors of a real model on 50 real questions, with the gold passage."""
+    if not at_hand("smollm2-edits"):
+        return
+    common = ("--data", NQ, "--limit", "50", "--set", "gen_length=24", "--batch", "4", "--traces", "4")
+    run("intervene", GGUF, *common, "--edit", "drop_anchors:k=1,5,10", "--out", RUNS / "smollm2-edits")
+    keep(RUNS / "smollm2-edits", "smollm2-edits")
+
+
+def at_hand(part: str) -> bool:
+    """Whether the real model and the real questions are here; says so if not."""
+    missing = [path for path in (NQ, GGUF) if not path.is_file()]
+    if missing:
+        say(f"{part}: skipped, {missing[0]} is not there (make gguf fetches the model)")
+    return not missing
+
+
 def smollm2() -> None:
     """A real model on 100 real questions: closed book, the gold passage alone, and gold at 0, 4, 9 of 10."""
-    if not (NQ.is_file() and GGUF.is_file()):
-        say(f"smollm2: skipped, {NQ if not NQ.is_file() else GGUF} is not there (make gguf fetches the model)")
+    if not at_hand("smollm2"):
         return
     common = ("--data", NQ, "--limit", "100", "--set", "gen_length=24")
     run("qa", GGUF, *common, "--out", RUNS / "smollm2-qa", "--batch", "8")
@@ -77,7 +116,7 @@ def smollm2() -> None:
 
 
 if __name__ == "__main__":
-    parts = {"qa": qa, "stress": stress, "smollm2": smollm2}
+    parts = {"qa": qa, "stress": stress, "edits": edits, "smollm2": smollm2, "smollm2-edits": smollm2_edits}
     for name in sys.argv[1:] or parts:
         if name not in parts:
             sys.exit(f'no part "{name}"; there are {", ".join(parts)}')

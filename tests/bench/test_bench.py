@@ -7,9 +7,21 @@ import json
 import pytest
 import torch
 
-from floatlens.bench import Measured, Plan, as_markdown, run, save
-from floatlens.bench.report import rows
-from floatlens.bench.subject import GENERATED, VARIANTS, make_model, make_prompt
+from floatlens.bench import (
+    EditPlan,
+    EditsMeasured,
+    Measured,
+    Plan,
+    as_markdown,
+    edits_as_markdown,
+    run,
+    run_edits,
+    save,
+    save_edits,
+)
+from floatlens.bench.edits import EDITS
+from floatlens.bench.report import edit_rows, rows
+from floatlens.bench.subject import GENERATED, VARIANTS, captured, make_model, make_prompt
 from floatlens.errors import FloatlensError
 
 
@@ -62,3 +74,41 @@ def test_what_cannot_run_says_why():
 def test_a_senseless_plan_is_refused(wrong):
     with pytest.raises(FloatlensError, match="lengths start at 64"):
         Plan(**wrong)
+
+
+def test_an_edit_is_measured_beside_the_capture_it_edits(tmp_path):
+    """Both models, every edit; the ratio of one round each, and the table that is saved."""
+    lines: list[str] = []
+    found = run_edits(EditPlan((64,), rounds=1, most_passes=2), lines.append)
+    assert [(m.kind, m.length, m.passes) for m in found] == [("mdm", 64, 2), ("arm", 64, 2)]
+    assert len(lines) == 2
+    for measured in found:
+        assert list(measured.later) == ["captured", *EDITS]
+        assert all(len(seconds) == 1 for seconds in (*measured.first.values(), *measured.later.values()))
+    assert [row[0] for row in edit_rows(found)] == list(EDITS)
+    table, numbers = save_edits(found, tmp_path / "new")
+    assert (table.name, numbers.name) == ("edits.md", "edits.json")
+    assert edits_as_markdown(found) in table.read_text()
+    assert json.loads(numbers.read_text())[1]["kind"] == "arm"
+
+
+def test_what_an_edit_costs_is_a_ratio_of_one_round():
+    first, later = {"captured": [8.0, 2.0], "pin": [10.0, 2.0]}, {"captured": [2.0, 2.0], "pin": [4.0, 3.0]}
+    mdm, arm = (EditsMeasured(kind, 512, 4, first, later) for kind in ("mdm", "arm"))
+    assert mdm.ratio("pin") == (1.75, 1.5, 2.0)
+    assert arm.ratio("pin") == (1.325, 1.25, 1.4)
+    assert arm.per_token("pin") == 1.75
+    assert edit_rows([mdm, arm]) == [("pin", "**1.75 (1.50–2.00)**", "**1.32 (1.25–1.40); 1.75**")]
+    assert "0 of 2 are at most 1.3 ×" in edits_as_markdown([mdm, arm])
+
+
+def test_edits_of_the_benchmark_do_something():
+    """Each is at work in the decode that is timed, on both models; nothing is timed that was left out."""
+    for kind in ("mdm", "arm"):
+        model, prompt = make_model(64, kind), make_prompt(64)
+        for name, make in EDITS.items():
+            edit = make()
+            ids, took = captured(model, prompt, 2, [edit])
+            assert len(took) == 2, name
+            assert sum(change.mass for change in edit.report()) > 0, (kind, name)
+            assert torch.equal(ids[0, : len(prompt)], prompt)

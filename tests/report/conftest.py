@@ -1,4 +1,4 @@
-"""Runs to report on, made by hand (two models, four questions), and a browser to look at the page with.
+"""Runs to report on, made by hand (two models, four questions traced, twelve answered), and a browser to look with.
 
 Browser tests need playwright and Debian's chromium (or another by FLOATLENS_CHROMIUM); without them they are skipped
 with the reason.
@@ -19,6 +19,7 @@ from floatlens.report import Made, report
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from answering import make_answers
 from reported import MODELS, SAMPLES, make_trace
 from watched import Watched
 
@@ -34,9 +35,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def made(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The report of both runs."""
-    return report(runs, tmp_path_factory.mktemp("page") / "report.html", examples=3)
+def asked(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A run of answers of each kind."""
+    root = tmp_path_factory.mktemp("asked")
+    return [make_answers(root / kind, kind) for kind in ("qa", "stress", "intervene")]
+
+
+@pytest.fixture(scope="session")
+def made(runs: list[Path], asked: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The report of all of them."""
+    return report([*runs, *asked], tmp_path_factory.mktemp("page") / "report.html", examples=3)
 
 
 # -- the browser ------------------------------------------------------------------------------------------------------
@@ -58,18 +66,37 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Callable[..., Watched]]:
-    """`visit(path, fragment="…", width=375)`: the page, loaded; closed when the test ends."""
+    """`visit(path, fragment="…", width=375)`: the page, loaded; closed when the test ends.
+
+    Figures that are not near the window are drawn only with `idle`: they take most of the time, and few tests look.
+    """
     contexts = []
 
     def open_page(
-        path: Path, *, fragment: str = "", width: int = 1400, height: int = 900, before: str = "", **more: Any
+        path: Path,
+        *,
+        fragment: str = "",
+        width: int = 1400,
+        height: int = 900,
+        before: str = "",
+        idle: bool = False,
+        **more: Any,
     ) -> Watched:
         context = browser.new_context(viewport={"width": width, "height": height}, **more)
         contexts.append(context)
-        if before:
-            context.add_init_script(before)
+        context.add_init_script(before if idle else f"window.requestIdleCallback = () => 0; {before}")
         return Watched(context.new_page()).open(path, fragment)
 
     yield open_page
     for context in contexts:
         context.close()
+
+
+@pytest.fixture(scope="session")
+def both(browser: Any, made: Made) -> Iterator[Watched]:
+    """The report with both models open, shared by all tests that say what it is to show before they look."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    watched = Watched(context.new_page()).open(made.path)
+    yield watched
+    context.close()
+    assert watched.complaints == []  # whatever was done to it

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from answering import make_answers
 from reported import make_trace
 
 import floatlens as fl
@@ -32,6 +34,8 @@ TOKENS = [
     "%{canary}",
     "<a href='javascript:window.canary=1'>",
 ]
+DATA = "<svg onload=canary=1> $x$ %{y}"
+FORMULA = "=HYPERLINK(1)"
 NAME = "hub/<b onmouseover=canary=1>x <i> $y$ %{z} \u202e"
 
 
@@ -56,19 +60,24 @@ def bad_report(tmp_path_factory: pytest.TempPathFactory) -> Made:
     for sample in range(2):
         hostile(sample, surrogates=False).save(run / f"<img src=x onerror=canary=1> {sample}")
     (run.parent / "manifest.json").write_text(json.dumps({BAD: [BAD, "\ud800", "\x00", "\u2028"]}))
-    return report([run.parent], root / "r.html")
+    folder = root / os.fsdecode(b"\xff<img src=x onerror=canary=1>\xe2\x80\xae")  # not UTF-8: a lone surrogate
+    models = {NAME: "mdm", FORMULA: "arm"}
+    asked = [
+        make_answers(folder / kind, kind, data=DATA, said=BAD + "\x00", models=models) for kind in ("qa", "intervene")
+    ]
+    return report([run.parent, *asked], root / "r.html")
 
 
 def test_hostile_words_are_not_in_the_markup(bad_report: Made) -> None:
     page = bad_report.path.read_text(encoding="utf-8")
-    for bad in ("canary=1<", "<img", "<b onmouse", "<a href='java", "\u202e", "\u2028", "\x00"):
+    for bad in ("canary=1<", "<img", "<svg on", "<b onmouse", "<a href='java", "\u202e", "\u2028", "\x00"):
         assert bad not in page
     assert bad_report.size < 4_000_000  # words of 100 kB are cut
 
 
 @pytest.mark.browser
 def test_hostile_words_are_shown_and_do_nothing(bad_report: Made, visit: Callable[..., Any]) -> None:
-    watched = visit(bad_report.path)
+    watched = visit(bad_report.path, idle=True)
     page = watched.page
     watched.draw_all()
     for table in page.locator("details").all():
@@ -82,11 +91,18 @@ def test_hostile_words_are_shown_and_do_nothing(bad_report: Made, visit: Callabl
     assert "… (100000 characters)" in shown
     assert BAD in page.locator("#x-example").inner_text()
     assert "<script>canary=1<" in page.locator("#manifests").inner_text()
+    assert BAD in page.locator('details[data-table="qa-answers"]').inner_text()
+    assert DATA in page.locator("#figure-gain").inner_text()
+    with page.expect_download() as coming:
+        page.locator('details[data-table="qa-answers"]').get_by_role("button", name="Download CSV").click()
+    saved = coming.value.path().read_text(encoding="utf-8")
+    assert "'=HYPERLINK(1)," in saved  # no spreadsheet takes it for a formula
+    assert "\n=HYPERLINK" not in saved
     assert "<b onmouseover=canary=1>x <i> $y$ %{z}" in page.locator("#models").inner_text()
     chart = page.locator("#figure-drift .chart").first
     chart.hover(position={"x": 160, "y": 120})
     assert page.evaluate("window.canary") is None
-    assert page.locator(".chart a[href], .chart img, .pane img, .pane b, main i").count() == 0
+    assert page.locator(".chart a[href], .chart img, .pane img, .pane b, main i:not(.key), main img").count() == 0
     assert watched.complaints == []
     assert watched.requests == [bad_report.path.resolve().as_uri()]
 

@@ -10,61 +10,21 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from parts import Parts
 from reported import make_trace
 
 import floatlens as fl
-from floatlens.analysis import Result, analyse
+from floatlens.analysis import ANALYSES, Result, analyse
+from floatlens.figures.style import Look, looks
 from floatlens.report import Made, bundle, report
 from floatlens.report.reading import READING
 from floatlens.report.sections import definition, sections
 from floatlens.verdicts import claims
-
-
-class Parts(HTMLParser):
-    """Scripts, styles, meta tags and every attribute of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.scripts: list[tuple[dict[str, str | None], str]] = []
-        self.styles: list[str] = []
-        self.attributes: list[tuple[str, str, str | None]] = []
-        self.meta: dict[str, str] = {}
-        self._open: tuple[str, dict[str, str | None]] | None = None
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += [(tag, name, value) for name, value in attrs]
-        given = dict(attrs)
-        if tag == "meta" and given.get("http-equiv"):
-            self.meta[str(given["http-equiv"])] = str(given["content"])
-        if tag in ("script", "style"):
-            self._open = (tag, given)
-            (self.styles.append("") if tag == "style" else self.scripts.append((given, "")))
-
-    def handle_data(self, data: str) -> None:
-        if self._open and self._open[0] == "style":
-            self.styles[-1] += data
-        elif self._open:
-            self.scripts[-1] = (self._open[1], self.scripts[-1][1] + data)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._open = None
-
-    def held(self, name: str) -> str:
-        return next(content for given, content in self.scripts if given.get("id") == name)
-
-    def json(self, name: str) -> Any:
-        return json.loads(self.held(f"data-{name}"))
-
-    def table(self, name: str) -> Any:
-        return json.loads(zlib.decompress(base64.b64decode(self.held(f"blob-table-{name}")), -15))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +43,12 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def results(runs: list[Path]) -> dict[str, Result]:
     """Every analysis of both runs."""
-    return analyse(runs, list(READING))
+    return analyse(runs, [name for name in READING if name in ANALYSES])
+
+
+@pytest.fixture(scope="module")
+def style(results: dict[str, Result]) -> dict[str, Look]:
+    return looks(results["drift"])
 
 
 def digest(text: str) -> str:
@@ -131,7 +96,7 @@ def test_tables_are_those_of_the_analyses(parts: Parts, results: dict[str, Resul
 def test_claims_and_headline_are_those_of_the_library(parts: Parts, results: dict[str, Result]) -> None:
     data = parts.json("report")
     expected = claims(results)
-    assert [(row["id"], row["subject"], row["verdict"]) for row in data["claims"]] == [
+    assert [(row["id"], row["subject"], row["verdict"]) for row in data["claims"]][: len(expected)] == [
         (one.id, one.subject, one.verdict) for one in expected
     ]
     drift = results["drift"]
@@ -141,8 +106,8 @@ def test_claims_and_headline_are_those_of_the_library(parts: Parts, results: dic
         assert row["values"][model]["n"] == 4
 
 
-def test_figures_show_the_numbers_of_the_tables(results: dict[str, Result]) -> None:
-    made = {one["id"]: one for one in sections(results)}
+def test_figures_show_the_numbers_of_the_tables(results: dict[str, Result], style: dict[str, Look]) -> None:
+    made = {one["id"]: one for one in sections(results, style)}
     frame = results["drift"].to_frame()
     for drawn in made["drift"]["figures"][0]["panels"][0]["series"]:
         rows = frame[(frame["variable"] == "jaccard_by_layer") & (frame["model"] == drawn["name"])]
@@ -165,7 +130,7 @@ def test_claims_link_to_figures_that_are_there(parts: Parts) -> None:
 def test_definitions_say_rule_queries_normalisation_and_n(results: dict[str, Result]) -> None:
     found = definition(results["drift"])
     used = dict(found["used"])
-    assert used["anchor rule"] == "zscore(ε=3)"
+    assert used["anchor rule"].startswith("zscore(ε=3): tokens that receive more than the mean + 3 standard deviations")
     assert used["queries"] == "all"
     assert used["n, moving-mdm"] == "4 traces"
     assert "normalisation" in used
@@ -175,10 +140,12 @@ def test_definitions_say_rule_queries_normalisation_and_n(results: dict[str, Res
     assert "Example" not in found["summary"]
 
 
-def test_an_analysis_without_words_of_its_own_has_a_table_alone(results: dict[str, Result]) -> None:
-    (one,) = sections({"my_peak": replace(results["drift"], analysis="my_peak")})
+def test_an_analysis_without_words_of_its_own_has_a_table_alone(
+    results: dict[str, Result], style: dict[str, Look]
+) -> None:
+    (one,) = sections({"my_peak": replace(results["drift"], analysis="my_peak")}, style)
     assert (one["title"], one["reading"], one["figures"]) == ("My peak", "", [])
-    assert one["table"]["columns"]
+    assert one["tables"][0]["table"]["columns"]
 
 
 def test_models_share_examples_and_the_rest_is_counted(parts: Parts) -> None:
@@ -199,8 +166,8 @@ def test_runs_of_one_model_with_other_settings_stand_side_by_side() -> None:
     data.attrs = {**data.attrs, "decoding": {**data.attrs["decoding"], "settings": {"steps": 4}}, "edits": ["Pin"]}
     index, views = explorer_data([look(plain), look(Trace(data))], 5, "zscore", 10**7)
     assert [model["label"] for model in index["models"]] == [
-        "moving-mdm · edits=[]",
-        'moving-mdm · steps=4 · edits=["Pin"]',
+        "moving-mdm · edits none",
+        "moving-mdm · steps 4 · edits Pin",
     ]
     assert len(views) == 2
 
@@ -222,7 +189,7 @@ def test_the_rule_asked_for_is_used_and_named(single: Path, tmp_path: Path) -> N
     assert parts.json("explorer")["rule"] == "topk(k=2)"
     for section in parts.json("report")["sections"]:
         if section["id"] in ("drift", "absorption", "qk"):
-            assert dict(section["definition"]["used"])["anchor rule"] == "topk(k=2)"
+            assert dict(section["definition"]["used"])["anchor rule"].startswith("topk(k=2): the 2 tokens")
 
 
 def test_what_the_traces_do_not_allow_is_left_out_with_the_reason(tmp_path: Path) -> None:

@@ -67,6 +67,11 @@ class Anchors:
             "normalise": self.normalise,
         }
 
+    def __repr__(self) -> str:
+        sizes = " ".join(f"{size} {dim}s" for dim, size in self.is_anchor.sizes.items())
+        count = int(self.is_anchor.sum())
+        return f"Anchors({self.trace.model['ref']}, {self.rule}, {self.group} queries: {count} anchors in {sizes})"
+
     def by_layer(self) -> xr.DataArray:
         """(step, layer, key): anchors of a layer; where they were found per head, of any of its heads."""
         return self.is_anchor.any("head") if "head" in self.is_anchor.dims else self.is_anchor

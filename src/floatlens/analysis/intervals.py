@@ -40,6 +40,14 @@ class Estimate:
     def __str__(self) -> str:
         return format(self, "")
 
+    def __repr__(self) -> str:
+        """A number with its interval; of arrays the shape and the span of the means."""
+        if not np.ndim(self.mean):
+            return f"Estimate({self})"
+        known = self.mean[np.isfinite(self.mean)]
+        span = f"means {known.min():.3g} to {known.max():.3g}" if known.size else "nothing defined"
+        return f"Estimate(shape {np.shape(self.mean)}, {span}, n={int(np.max(self.n, initial=0))})"
+
 
 def estimate(values: Floats, seed: int = 0) -> Estimate:
     """Over the first axis, samples. With fewer than two there is no interval: low and high are NaN."""

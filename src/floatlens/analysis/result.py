@@ -7,7 +7,7 @@ dataset with the dimension `sample` in front. Nothing is averaged before it is a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,9 @@ class Group:
     def coordinate(self, variable: str, dim: str) -> list[Any]:
         """The labels of a dimension of a variable."""
         return list(self._variable(variable)[dim].values.tolist())
+
+    def __repr__(self) -> str:
+        return f"Group({self.label}: n={self.n}; {_few([str(name) for name in self.samples.data_vars])})"
 
     def _variable(self, name: str) -> xr.DataArray:
         if name not in self.samples:
@@ -123,6 +126,16 @@ class Result:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return self[name]
 
+    def __repr__(self) -> str:
+        """Of one group its first numbers, of several their names; never the arrays."""
+        names = list(dict.fromkeys(str(name) for group in self.groups for name in group.samples.data_vars))
+        who = _few([f"{group.label} n={group.n}" for group in self.groups], 4)
+        if len(self.groups) == 1:
+            scalars = [name for name in names if self.groups[0].samples[name].dims == ("sample",)]
+            told = [f"{name} {_short(self.groups[0].estimate(name))}" for name in scalars[:3]]
+            names = [*told, *(name for name in names if name not in scalars[:3])]
+        return f"Result({self.analysis}: {who or 'no groups'}; {_few(names)})"
+
     @cached_property
     def _frame(self) -> pd.DataFrame:
         import pandas as pd
@@ -135,6 +148,16 @@ class Result:
     def to_frame(self) -> pd.DataFrame:
         """One row per group, variable and coordinate: mean, std, low, high, n."""
         return self._frame.copy()
+
+
+def _few(names: Sequence[str], most: int = 6) -> str:
+    """The first few, and how many more there are."""
+    return ", ".join([*names[:most], *([f"… {len(names) - most} more"] if len(names) > most else [])])
+
+
+def _short(found: Estimate) -> str:
+    one = [float(found.mean), float(found.low), float(found.high)]
+    return f"{one[0]:.3g}" if np.isnan(one[1]) else f"{one[0]:.3g} [{one[1]:.3g}, {one[2]:.3g}]"
 
 
 def _rows(group: Group, name: str) -> pd.DataFrame:

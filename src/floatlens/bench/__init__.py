@@ -1,11 +1,23 @@
-"""`floatlens bench`: what capture costs and what a second worker brings, as ratios measured in one run.
+"""`floatlens bench`: what capture and edits cost and what a second worker brings, as ratios measured in one run.
 
 Timing is reported, never asserted.
 """
 
 from __future__ import annotations
 
-from floatlens.bench.report import as_markdown, save
+from floatlens.bench.edits import EditPlan, EditsMeasured, run_edits
+from floatlens.bench.report import as_markdown, edits_as_markdown, save, save_edits
 from floatlens.bench.run import Measured, Plan, run
 
-__all__ = ["Measured", "Plan", "as_markdown", "run", "save"]
+__all__ = [
+    "EditPlan",
+    "EditsMeasured",
+    "Measured",
+    "Plan",
+    "as_markdown",
+    "edits_as_markdown",
+    "run",
+    "run_edits",
+    "save",
+    "save_edits",
+]

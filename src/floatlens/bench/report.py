@@ -1,4 +1,4 @@
-"""The benchmark as a table: Markdown to read, JSON to compare."""
+"""The benchmark as tables: Markdown to read, JSON to compare."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 import torch
 
+from floatlens.bench.edits import EditsMeasured
 from floatlens.bench.run import Measured
 
-__all__ = ["as_markdown", "rows", "save"]
+__all__ = ["as_markdown", "edit_rows", "edits_as_markdown", "rows", "save", "save_edits"]
 
 HEADER = ("T", "steps", "plain, s per step", "ours ÷ plain", "ours ÷ eager", "eager ÷ plain", "memory of capture")
 
@@ -20,6 +21,18 @@ _LEGEND = (
     "as in the published samplers. eager: output_attentions=True reduced to received. ours: received, entropy, flow, "
     "answer_rows and qk of every step, layer and head. Memory: peak of ours over the same decoder without capture, "
     "each in a fresh process whose allocator hands large blocks back at once (MALLOC_MMAP_THRESHOLD_)."
+)
+
+
+LIMIT = 1.3
+"""What an edit may cost, times the captured run; what costs more is marked."""
+_KINDS = {"mdm": "diffusion", "arm": "autoregressive"}
+_EDITS_LEGEND = (
+    "edited ÷ captured: median (smallest–largest) over rounds, both from one round, with the default probes of every "
+    "step, layer and head. Diffusion: the passes after the first, which edits that go by the step before leave alone. "
+    "Autoregressive: the whole decode with a cache, prompt and tokens; after the semicolon the median of its tokens "
+    "alone, without the prompt. Edits act on all layers and heads, but ablate_heads on 2 of 8 heads in every layer and "
+    "freeze_layers on 4 of 8 layers, with a quarter of the vocabulary structural."
 )
 
 
@@ -62,5 +75,41 @@ def save(results: list[Measured], folder: str | Path) -> tuple[Path, Path]:
     target.mkdir(parents=True, exist_ok=True)
     table, numbers = target / "capture.md", target / "capture.json"
     table.write_text(f"# What capture costs\n\n`floatlens bench`\n\n{as_markdown(results)}")
+    numbers.write_text(json.dumps([asdict(measured) for measured in results], indent=1) + "\n")
+    return table, numbers
+
+
+def edit_rows(results: list[EditsMeasured]) -> list[tuple[str, ...]]:
+    """One row per edit, one cell per model and length; above the limit in bold."""
+    return [(name, *(_edit_cell(m, name) for m in results)) for name in results[0].later if name != "captured"]
+
+
+def _edit_cell(measured: EditsMeasured, name: str) -> str:
+    middle, low, high = measured.ratio(name)
+    text = f"{middle:.2f} ({low:.2f}–{high:.2f})"
+    text += f"; {measured.per_token(name):.2f}" if measured.kind == "arm" else ""
+    return f"**{text}**" if round(middle, 2) > LIMIT else text
+
+
+def edits_as_markdown(results: list[EditsMeasured]) -> str:
+    header = ("edit", *(f"{_KINDS[m.kind]}, T = {m.length}, {m.passes} passes" for m in results))
+    lines = [header, (":---", *("---:" for _ in results)), *edit_rows(results)]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    ratios = [m.ratio(name)[0] for m in results for name in m.later if name != "captured"]
+    within = sum(round(ratio, 2) <= LIMIT for ratio in ratios)
+    found = f"{within} of {len(ratios)} are at most {LIMIT} × the captured run; others are in bold."
+    conditions = (
+        f"{len(results[0].later['captured'])} rounds, interleaved; {torch.get_num_threads()} threads, float32, "
+        f"torch {torch.__version__}, {platform.machine()}."
+    )
+    return f"{table}\n\n{found}\n\n{conditions} {_EDITS_LEGEND}\n"
+
+
+def save_edits(results: list[EditsMeasured], folder: str | Path) -> tuple[Path, Path]:
+    """Write `edits.md` and `edits.json` into a folder; returns both paths."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    table, numbers = target / "edits.md", target / "edits.json"
+    table.write_text(f"# What edits cost\n\n`floatlens bench --part edits`\n\n{edits_as_markdown(results)}")
     numbers.write_text(json.dumps([asdict(measured) for measured in results], indent=1) + "\n")
     return table, numbers

@@ -6,26 +6,28 @@ logits, a softmax over all of them, at every step), so that the comparison is wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from floatlens.capture import capture
+from floatlens.capture import Edit, capture
 from floatlens.decoding import decode, decode_steps, plan
-from floatlens.models.base import LanguageModel
+from floatlens.models.base import Kind, LanguageModel
 from floatlens.tracer import layout_of
 
-__all__ = ["PROBES", "VARIANTS", "make_model", "make_prompt"]
+__all__ = ["LAYERS", "PROBES", "VARIANTS", "captured", "make_model", "make_prompt"]
 
 GENERATED = 32
 PROBES = ("received", "entropy", "flow", "answer_rows", "qk")
-_WIDTH, _LAYERS, _HEADS, _VOCABULARY = 512, 8, 8, 4096
+LAYERS = 8
+_WIDTH, _HEADS, _VOCABULARY = 512, 8, 4096
 _MASK = _VOCABULARY - 1
 
 
-def make_model(length: int) -> LanguageModel:
+def make_model(length: int, kind: Kind = "mdm") -> LanguageModel:
     """8 layers, 8 heads, width 512, vocabulary 4096, an MLP of three times the width as in LLaDA-8B."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -33,15 +35,17 @@ def make_model(length: int) -> LanguageModel:
     config = LlamaConfig(  # type: ignore[call-arg]  # is_causal is read by transformers, and not declared
         hidden_size=_WIDTH,
         intermediate_size=3 * _WIDTH,
-        num_hidden_layers=_LAYERS,
+        num_hidden_layers=LAYERS,
         num_attention_heads=_HEADS,
         num_key_value_heads=_HEADS,
         vocab_size=_VOCABULARY,
         max_position_embeddings=length,
         tie_word_embeddings=False,
-        is_causal=False,
+        is_causal=kind == "arm",
     )
     module = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
+    if kind == "arm":
+        return LanguageModel(module, "causal", "arm", "bench:llama", shift=True, max_length=length)
     return LanguageModel(module, "llada", "mdm", "bench:llama", shift=False, mask_id=_MASK, max_length=length)
 
 
@@ -82,14 +86,34 @@ def lean(model: LanguageModel, prompt: Tensor, steps: int) -> Tensor:
 
 def ours(model: LanguageModel, prompt: Tensor, steps: int) -> Tensor:
     """floatlens's decoder with received, entropy, flow, answer_rows and qk of every step, layer and head."""
-    settings: dict[str, Any] = {"sampler": "llada", "gen_length": GENERATED, "steps": steps}
+    return captured(model, prompt, steps)[0]
+
+
+def captured(
+    model: LanguageModel,
+    prompt: Tensor,
+    steps: int,
+    edits: Sequence[Edit] = (),
+    probes: Sequence[str] = PROBES,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[Tensor, list[float]]:
+    """Decode under capture, and under edits: all ids, and what each step took; the first with what precedes it.
+
+    A masked-diffusion model fills its masks in so many steps, an autoregressive one writes so many tokens.
+    """
+    settings: dict[str, Any] = {"sampler": "ar", "gen_length": steps}
+    if model.kind == "mdm":
+        settings = {"sampler": "llada", "gen_length": GENERATED, "steps": steps}
+    last, took = clock(), []
     canvas = plan(model, prompt, **settings)
     layout = layout_of(_regions(len(prompt)), canvas)
-    with capture(model, PROBES, layout=layout, steps=steps, length=canvas.length) as recorder:
+    with capture(model, probes, edits=edits, layout=layout, steps=steps, length=canvas.length) as recorder:
         for step in decode_steps(model, prompt, **settings):
             recorder.commit(step)
             canvas.ids[step.sample, step.position] = step.token
-    return canvas.ids
+            took.append(clock() - last)
+            last = clock()
+    return canvas.ids, took
 
 
 VARIANTS: dict[str, Callable[[LanguageModel, Tensor, int], Tensor]] = {

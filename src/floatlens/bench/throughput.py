@@ -125,8 +125,8 @@ def as_markdown(found: Throughput) -> str:
     rounds = len(next(iter(found.seconds.values())))
     return (
         f"{table}\n\n{found.items} items of {found.model} (questions with ten documents, and full traces), "
-        f"{rounds} rounds, taking turns; one thread a worker, torch {torch.__version__}, {platform.machine()}. The last "
-        "column is the median (smallest–largest) over rounds of neighbouring measurements. Loading is not counted.\n"
+        f"{rounds} rounds, taking turns; one thread a worker, torch {torch.__version__}, {platform.machine()}. The "
+        "last column is the median (smallest–largest) of neighbouring measurements. Loading does not count.\n"
     )
 
 
@@ -135,6 +135,6 @@ def save(found: Throughput, folder: str | Path) -> tuple[Path, Path]:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     table, numbers = target / "throughput.md", target / "throughput.json"
-    table.write_text(f"# What a second worker brings\n\n`floatlens bench throughput`\n\n{as_markdown(found)}")
+    table.write_text(f"# What a second worker brings\n\n`floatlens bench --part throughput`\n\n{as_markdown(found)}")
     numbers.write_text(json.dumps(asdict(found), indent=1) + "\n")
     return table, numbers

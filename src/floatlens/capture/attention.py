@@ -6,7 +6,7 @@ every reduction is a matmul that carries 1/Z with it. No (query, key) matrix out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +36,8 @@ class Block:
     inverse: Tensor
     entropy: Tensor | None = None
     columns: Tensor | None = None
+    top: Tensor | None = None
+    """The largest logit of each row, from which `exp` counts."""
 
     @property
     def keys(self) -> int:
@@ -70,6 +72,9 @@ Totals = Callable[[slice, slice, slice, Tensor], None]
 Edit = Callable[[slice, slice, slice, Tensor], Tensor | None]
 """(samples, heads, queries, values) → what is to be used instead, or None to leave the block as it is, bit for bit."""
 
+Rework = Callable[[Block, QueryClasses | None], Block]
+"""A block, not yet mixed, and the classes of its column sums → the block to be used instead, its sums and all."""
+
 
 def attend(
     query: Tensor,
@@ -86,16 +91,21 @@ def attend(
     needed: NDArray[np.bool_] | None = None,
     edit_logits: Edit | None = None,
     edit_weights: Edit | None = None,
+    edit_blocks: Rework | None = None,
     extras: Extras | None = None,
     totals: Totals | None = None,
+    before: Callable[[list[Block]], None] | None = None,
+    within: slice | None = None,
 ) -> Tensor:
     """Attention output (batch, query, head, dim), in float32 whatever the model's dtype, then cast back.
 
     query is (batch, head, query, dim); key and value are (batch, kv head, key, dim). Edits get the batch, head and
-    query slices of a block and its logits, or its normalised weights, and return what is to be used instead; `extras`
-    names keys that take a share of each row and stay out of its weights, and `totals` is told each row's log-sum-exp.
-    Logits that are changed in place hold nothing below `HIDDEN`. With `classes` blocks carry column sums. `needed`
-    (query,) marks the rows whose output is used; others may stay 0.
+    query slices of a block and its logits, or its normalised weights, and return what is to be used instead;
+    `edit_blocks` does the same for a block as it is. `extras` names keys that take a share of each row and stay out of
+    its weights, and `totals` is told each row's log-sum-exp. Logits that are changed in place hold nothing below
+    `HIDDEN`. With `classes` blocks carry column sums. `needed` (query,) marks the rows whose output is used; others may
+    stay 0. `before` sees all blocks of some heads before the weights of any are edited: they are kept until then.
+    `within` limits all of it to some rows.
     """
     batch, heads, queries, dim = query.shape
     groups = heads // key.shape[1]
@@ -105,32 +115,69 @@ def attend(
     blank = torch.empty if needed is None else torch.zeros
     out = blank(batch, heads, queries, value.shape[-1], device=query.device)
     rows, units = workspace.shape(queries, key.shape[2], groups)
+    if before is not None:
+        units = max(1, min(units, workspace.keeps(queries, key.shape[2], groups)))
+    shelf = _Shelf(workspace, before is not None)
+    start, stop, _ = (within or slice(None)).indices(queries)
+
+    def made(b: slice, h: slice, k: Tensor, part: slice) -> tuple[Block, Tensor | None]:
+        span, seen = slice(h.start * groups, h.stop * groups), mask.key_stop(part.stop)
+        logits = _logits(grouped[b, h, :, part], k[:, :seen], scaling, softcap, shelf)
+        mask.hide(logits, part.start, part.stop, b, span)
+        if edit_logits is not None and (edited := edit_logits(b, span, part, logits)) is not None:
+            logits = logits if edited is logits else edited.clamp_(min=HIDDEN)
+        block = Block(b, span, part, *soften(logits, classes, b, part, with_entropy, workspace, finite))
+        if shelf.keep and block.exp is not logits:
+            block = replace(block, exp=logits.copy_(block.exp))
+        return _completed(block, extras, totals, classes)
+
     for b, h in _units(batch, key.shape[1], units):
         # copied one block of heads at a time, into buffers that stay: fresh ones would make the allocator's heap grow
         k, v = (workspace.copy(name, x[b, h]).flatten(0, 1) for name, x in (("key", key), ("value", value)))
-        span = slice(h.start * groups, h.stop * groups)
-        for start in range(0, queries, rows):
-            part = slice(start, min(start + rows, queries))
-            seen = mask.key_stop(part.stop)
-            logits = _logits(grouped[b, h, :, part], k[:, :seen], scaling, softcap, workspace)
-            mask.hide(logits, part.start, part.stop, b, span)
-            if edit_logits is not None and (edited := edit_logits(b, span, part, logits)) is not None:
-                logits = logits if edited is logits else edited.clamp_(min=HIDDEN)
-            top = logits.amax(-1) if extras is not None or totals is not None else None
-            block = Block(b, span, part, *soften(logits, classes, b, part, with_entropy, workspace, finite))
-            added = None
-            if top is not None or edit_weights is not None:
-                block, added = _changed(block, top, extras, totals, edit_weights, classes)
-            if needed is None or needed[part].any():
-                mixed = workspace.buffer("mixed", (*block.exp.shape[:3], v.shape[-1]), v.device)
-                flat = (k.shape[0], -1)
-                torch.bmm(block.exp.view(*flat, seen), v[:, :seen], out=mixed.view(*flat, v.shape[-1]))
-                torch.mul(mixed, block.inverse.unsqueeze(-1), out=out[b, span, part])
-                if added is not None:
-                    out[b, span, part] += added
+        parts = [slice(at, min(at + rows, stop)) for at in range(start, stop, rows)]
+        shelf.clear()
+        blocks: Iterable[tuple[Block, Tensor | None]] = (made(b, h, k, part) for part in parts)
+        if before is not None:
+            blocks = list(blocks)
+            before([block for block, _ in blocks])
+        for block, added in blocks:
+            if edit_blocks is not None:
+                block = edit_blocks(block, classes)
+            elif edit_weights is not None:
+                block, added = _reweighed(block, added, edit_weights, classes)
+            if needed is None or needed[block.queries].any():
+                _mix(block, v, added, out, workspace)
             if visit is not None:
                 visit(block)
     return out.transpose(1, 2).to(query.dtype)
+
+
+class _Shelf:
+    """Where the logits of blocks go: all into one buffer, or, where they are kept, side by side until `clear`."""
+
+    def __init__(self, workspace: Workspace, keep: bool) -> None:
+        self._workspace, self.keep = workspace, keep
+        self._blocks = 0
+
+    def clear(self) -> None:
+        self._blocks = 0
+
+    def place(self, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        if not self.keep:
+            return self._workspace.buffer("logits", shape, device)
+        self._blocks += 1
+        return self._workspace.buffer(f"kept {self._blocks}", shape, device)
+
+
+def _mix(block: Block, value: Tensor, added: Tensor | None, out: Tensor, workspace: Workspace) -> None:
+    """Write the block's part of the output; value is (batch × kv head, key, dim)."""
+    at = (block.batch, block.heads, block.queries)
+    mixed = workspace.buffer("mixed", (*block.exp.shape[:3], value.shape[-1]), value.device)
+    flat = (value.shape[0], -1)
+    torch.bmm(block.exp.view(*flat, block.keys), value[:, : block.keys], out=mixed.view(*flat, value.shape[-1]))
+    torch.mul(mixed, block.inverse.unsqueeze(-1), out=out[at])
+    if added is not None:
+        out[at] += added
 
 
 def _units(batch: int, kv_heads: int, units: int) -> Iterator[tuple[slice, slice]]:
@@ -145,11 +192,11 @@ def _units(batch: int, kv_heads: int, units: int) -> Iterator[tuple[slice, slice
             yield slice(b, b + 1), slice(h, min(h + units, kv_heads))
 
 
-def _logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None, workspace: Workspace) -> Tensor:
+def _logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None, shelf: _Shelf) -> Tensor:
     """(batch, head, query, key) from query (batch, kv head, group, query, dim) and key (batch × kv head, key, dim)."""
     batch, kv_heads, groups, rows, dim = query.shape
     seen = key.shape[1]
-    logits = workspace.buffer("logits", (batch * kv_heads, groups * rows, seen), key.device)
+    logits = shelf.place((batch * kv_heads, groups * rows, seen), key.device)
     rows_first = query.reshape(batch * kv_heads, groups * rows, dim)
     # the scale is applied inside the product, to its float32 result: rounding the queries first would cost accuracy
     torch.baddbmm(logits, rows_first, key.transpose(1, 2), beta=0, alpha=scaling, out=logits)
@@ -158,24 +205,28 @@ def _logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None, w
     return logits.view(batch, kv_heads * groups, rows, seen)
 
 
-def _changed(
-    block: Block,
-    top: Tensor | None,
-    extras: Extras | None,
-    totals: Totals | None,
-    edit_weights: Edit | None,
-    classes: QueryClasses | None,
+def _completed(
+    block: Block, extras: Extras | None, totals: Totals | None, classes: QueryClasses | None
 ) -> tuple[Block, Tensor | None]:
-    """The block with extra keys and other weights, and what extra keys add to its output; see `attend`."""
+    """The block with extra keys in its softmax, and what those add to its output; whoever asked knows the totals."""
     where, added = (block.batch, block.heads, block.queries), None
-    if extras is not None and top is not None:
-        block, added = _beside(block, top, extras(*where), classes)
-    if totals is not None and top is not None:
-        totals(*where, top - block.inverse.log())
-    if edit_weights is not None and (weights := edit_weights(*where, block.weights())) is not None:
-        added = None if added is None else _follow(added, block, weights)
-        block = _edited(block, weights.contiguous(), classes)
+    if extras is not None:
+        block, added = _beside(block, extras(*where), classes)
+    if totals is not None:
+        assert block.top is not None
+        totals(*where, block.top - block.inverse.log())
     return block, added
+
+
+def _reweighed(
+    block: Block, added: Tensor | None, edit: Edit, classes: QueryClasses | None
+) -> tuple[Block, Tensor | None]:
+    """The block with other weights, and what extra keys then add to its output."""
+    weights = edit(block.batch, block.heads, block.queries, block.weights())
+    if weights is None:
+        return block, added
+    added = None if added is None else _follow(added, block, weights)
+    return _edited(block, weights.contiguous(), classes), added
 
 
 def _edited(block: Block, weights: Tensor, classes: QueryClasses | None) -> Block:
@@ -188,16 +239,15 @@ def _edited(block: Block, weights: Tensor, classes: QueryClasses | None) -> Bloc
     return replace(block, exp=weights, inverse=ones, entropy=entropy, columns=columns)
 
 
-def _beside(
-    block: Block, top: Tensor, extras: Sequence[Extra], classes: QueryClasses | None
-) -> tuple[Block, Tensor | None]:
+def _beside(block: Block, extras: Sequence[Extra], classes: QueryClasses | None) -> tuple[Block, Tensor | None]:
     """The block with extra keys in its softmax, and what their values add to its output, (batch, head, query, dim).
 
-    `top` is the largest logit of each row, from which its weights were counted. A row that sees no key sees none here.
+    A row that sees no key sees none here.
     """
     if not extras:
         return block, None
-    own = (top - block.inverse.log()).unsqueeze(-1)  # log-sum-exp of each row; +∞ where it sees nothing
+    assert block.top is not None
+    own = (block.top - block.inverse.log()).unsqueeze(-1)  # log-sum-exp of each row; +∞ where it sees nothing
     beside = torch.stack([extra.logits for extra in extras], dim=-1)
     total = torch.logsumexp(torch.cat([own, beside], dim=-1), dim=-1, keepdim=True)
     shares = (beside - total).exp()

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from floatlens.capture.attention import Extra
+from floatlens.capture.attention import Block, Extra
+from floatlens.capture.classes import QueryClasses
 from floatlens.capture.probe import Layer, Shape
 from floatlens.capture.select import Select
 from floatlens.models.base import LanguageModel
@@ -80,10 +81,11 @@ class Edit:
         """Whether to compute this layer's attention once more, beforehand, for `preview`."""
         return False
 
-    def preview(self, layer: Layer, received: Tensor) -> None:
-        """(batch, head, key) that the keys would receive in this pass (see `Gather`) if this edit did nothing.
+    def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
+        """What the keys of some samples and heads would receive in this pass (see `Gather`) if this edit did nothing.
 
-        Edits of logits, and edits of weights that stand before this one in the list, are already in it.
+        `received` is (batch, head, key) of those; every sample and head is told of once. Edits of logits, and edits of
+        weights that stand before this one in the list, are already in it.
         """
 
     def wants_review(self, layer: Layer) -> bool:
@@ -97,6 +99,18 @@ class Edit:
 
     def weights(self, site: Site, weights: Tensor) -> Tensor | None:
         return None
+
+    def swift(self, layer: Layer) -> bool:
+        """For an edit of weights: whether `rework` can take the place of `weights` in this layer of this pass."""
+        return False
+
+    def rework(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
+        """The block with other weights and with the entropy and column sums of those, where it carries them.
+
+        It does what `weights` does, for edits that can tell without looking at every weight. `exp` may be changed in
+        place, and is contiguous in the end.
+        """
+        raise NotImplementedError
 
     def totals(self, site: Site, totals: Tensor) -> None:
         """With `reads_totals`: the log-sum-exp of each row (batch, head, query), after all edits of logits."""

@@ -44,8 +44,8 @@ def _exp2(x: Any) -> Any:
 
 
 @numba.njit(parallel=True, fastmath=_FAST, nogil=True)
-def _walk(logits: Any, index: Any, inverse: Any, entropy: Any, columns: Any) -> None:
-    """Shapes: (unit, row, key), (sample, row), (unit, row) twice, (unit, part, class, key); units are sample × head."""
+def _walk(logits: Any, index: Any, inverse: Any, entropy: Any, largest: Any, columns: Any) -> None:
+    """Shapes: (unit, row, key), (sample, row), (unit, row) 3 ×, (unit, part, class, key); units are sample × head."""
     units, rows, keys = logits.shape
     parts = columns.shape[1]
     heads = units // index.shape[0]
@@ -57,6 +57,7 @@ def _walk(logits: Any, index: Any, inverse: Any, entropy: Any, columns: Any) -> 
             top = row[0]
             for j in range(keys):
                 top = max(top, row[j])
+            largest[unit, r] = top
             if top <= _UNSEEN:
                 row[:] = _F(0)
                 inverse[unit, r] = _F(0)
@@ -81,7 +82,13 @@ def _walk(logits: Any, index: Any, inverse: Any, entropy: Any, columns: Any) -> 
 
 
 def soften_rows(
-    logits: Tensor, index: NDArray[np.int32] | None, inverse: Tensor, entropy: Tensor, columns: Tensor, threads: int
+    logits: Tensor,
+    index: NDArray[np.int32] | None,
+    inverse: Tensor,
+    entropy: Tensor,
+    largest: Tensor,
+    columns: Tensor,
+    threads: int,
 ) -> None:
     """Fill all outputs in place; logits (batch, head, query, key) become the unnormalised weights."""
     samples, _, rows, keys = logits.shape
@@ -93,5 +100,6 @@ def soften_rows(
         index,
         inverse.view(-1, rows).numpy(),
         entropy.view(-1, rows).numpy(),
+        largest.view(-1, rows).numpy(),
         columns.flatten(0, 1).numpy(),
     )

@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from floatlens.capture.applied import applies, changes
 from floatlens.capture.attention import Block, attend
-from floatlens.capture.edit import Edit, Extra, Site
-from floatlens.capture.gather import Gather
-from floatlens.capture.mask import HIDDEN, BlockMask, as_block_mask, describe_mask
+from floatlens.capture.edit import Edit
+from floatlens.capture.gather import Gather, last_rows
+from floatlens.capture.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.capture.probe import Layer, Layout, PassState, Probe, Shape, make_probes
 from floatlens.capture.recorder import Recorder
 from floatlens.capture.select import Select
@@ -33,6 +34,8 @@ __all__ = ["MANY_STEPS", "Session", "ambient_edits", "capture", "installed"]
 
 MANY_STEPS = 1 << 20
 """Upper bound where a caller does not say how many steps there will be."""
+Before = Callable[[list[Block]], None]
+"""What looks at all blocks of some heads before any of them is edited."""
 IMPLEMENTATION = "floatlens_streamed"
 _SESSIONS: WeakKeyDictionary[nn.Module, Session] = WeakKeyDictionary()
 
@@ -121,15 +124,17 @@ class Session:
             return run()
         layer = Layer(index, query, key, value, mask, scaling, self.state, residual=self._residual, softcap=softcap)
         watched = self.recorder.wants(layer)
-        edits = self._begin_edits(layer, run) if self.edits else []
+        edits, before = self._begin_edits(layer, run) if self.edits else ([], None)
         review = Gather(layer) if any(edit.wants_review(layer) for edit in edits) else None
         columns = watched and "columns" in self.needs
+        gathered = not self.state.causal and (review is not None or before is not None)
         out = run(
             visit=self._visitor(layer, watched, review),
-            classes=self.state.classes if columns else review.classes if review is not None else None,
+            before=before,
+            classes=self.state.classes if columns or gathered else None,
             needed=self.state.needed if index == self.model.num_layers - 1 else None,
             with_entropy=watched and "entropy" in self.needs,
-            **_changes(edits, layer, self.model),
+            **changes(edits, layer, self.model),
         )
         if watched:
             for probe in self.probes:
@@ -140,25 +145,50 @@ class Session:
             edit.end_layer(layer)
         return out
 
-    def _begin_edits(self, layer: Layer, run: Callable[..., Tensor]) -> list[Edit]:
-        """The edits that take part in this layer; those that ask for it have looked ahead.
+    def _begin_edits(self, layer: Layer, run: Callable[..., Tensor]) -> tuple[list[Edit], Before | None]:
+        """The edits that take part in this layer; those that ask for it have looked ahead, or will between the blocks.
 
         A look ahead is a pass over the layer's blocks without values, with every edit of logits but the one that looks,
-        and with the edits of weights that stand before it.
+        and with the edits of weights that stand before it. Most looks need less: see `_look`.
         """
-        edits = [edit for edit in self.edits if _applies(edit, layer, self.model, self.recorder.max_steps)]
+        edits = [edit for edit in self.edits if applies(edit, layer, self.model, self.recorder.max_steps)]
         for edit in edits:
             edit.begin_layer(layer)
-        for at, edit in enumerate(edits):
-            if edit.wants_preview(layer):
-                gather = Gather(layer)
-                earlier = [other for other in edits[:at] if other.edits_weights]
-                others = [other for other in edits if other is not edit and not other.edits_weights]
-                unused = np.zeros(layer.state.queries, dtype=bool)
-                changes = _changes([*earlier, *others], layer, self.model, trial=True)
-                run(visit=gather.block, classes=gather.classes, needed=unused, **changes)
-                edit.preview(layer, gather.received)
-        return edits
+        looking = [at for at, edit in enumerate(edits) if edit.wants_preview(layer)]
+        before = None
+        for at in looking:
+            earlier = [other for other in edits[:at] if other.edits_weights and other.acts(layer)]
+            alone = edits[at].edits_weights and not earlier and len(looking) == 1
+            before = self._look(layer, run, edits, at, alone)
+        return edits, before
+
+    def _look(self, layer: Layer, run: Callable[..., Tensor], edits: list[Edit], at: int, alone: bool) -> Before | None:
+        """Show one edit what the keys would receive without it.
+
+        The first edit of weights, and the only one that looks, needs no pass of its own: as much of a layer as may be
+        kept is shown to it before any of that is edited. Of an autoregressive pass the last rows are enough.
+        """
+        edit, gather, state = edits[at], Gather(layer), layer.state
+        groups = layer.query.shape[1] // layer.key.shape[1]
+        rows = slice(0, state.queries)
+        if alone and state.causal and state.queries > 1:
+            last = last_rows(layer)
+            rows = slice(int(last.min()), int(last.max()) + 1)
+        elif alone and self.workspace.keeps(state.queries, layer.key.shape[2], groups):
+
+            def before(blocks: list[Block]) -> None:
+                for block in blocks:
+                    gather.block(block)
+                samples, heads = blocks[0].batch, blocks[0].heads
+                edit.preview(layer, gather.received[samples, heads], samples, heads)
+
+            return before
+        others = [other for other in edits if other is not edit and not other.edits_weights]
+        told = changes([*(e for e in edits[:at] if e.edits_weights), *others], layer, self.model, trial=True)
+        unused = np.zeros(state.queries, dtype=bool)
+        run(visit=gather.block, classes=gather.classes, needed=unused, within=rows, **told)
+        edit.preview(layer, gather.received, *(slice(0, size) for size in layer.query.shape[:2]))
+        return None
 
     def _visitor(self, layer: Layer, watched: bool, review: Gather | None) -> Callable[[Block], None] | None:
         if not watched:
@@ -179,63 +209,6 @@ class Session:
                 review.block(block)
 
         return visit
-
-
-def _applies(edit: Edit, layer: Layer, model: LanguageModel, max_steps: int) -> bool:
-    return layer.index in edit.select.layer_ids(model.num_layers) and edit.takes_part(layer, max_steps)
-
-
-def _changes(edits: Sequence[Edit], layer: Layer, model: LanguageModel, trial: bool = False) -> dict[str, Any]:
-    """What `attend` is to be told of the edits that act on this layer; nothing where none does."""
-    acting = [edit for edit in edits if edit.acts(layer)]
-    if not acting:
-        return {}
-    adding = [edit for edit in acting if edit.adds_key]
-
-    def extras(batch: slice, heads: slice, queries: slice) -> list[Extra]:
-        found = [edit.extra(Site(layer, batch, heads, queries, trial)) for edit in adding]
-        return [extra for extra in found if extra is not None]
-
-    reading = [] if trial else [edit for edit in acting if edit.reads_totals]
-
-    def totals(batch: slice, heads: slice, queries: slice, values: Tensor) -> None:
-        for edit in reading:
-            edit.totals(Site(layer, batch, heads, queries), values)
-
-    return {
-        "totals": totals if reading else None,
-        "edit_logits": _chain(acting, layer, model, "logits", trial),
-        "edit_weights": _chain(acting, layer, model, "weights", trial),
-        "extras": extras if adding else None,
-    }
-
-
-def _chain(edits: list[Edit], layer: Layer, model: LanguageModel, what: str, trial: bool) -> Any:
-    """One function that applies the edits of this layer in order, each to the heads it selects; None without any."""
-    active = [edit for edit in edits if getattr(edit, f"edits_{what}")]
-    if not active:
-        return None
-
-    def apply(batch: slice, heads: slice, queries: slice, values: Tensor) -> Tensor | None:
-        changed = False
-        for edit in active:
-            shown = values.clone() if edit.needs_copy else values
-            new = getattr(edit, what)(Site(layer, batch, heads, queries, trial), shown)
-            if new is None:
-                continue
-            changed = True
-            if not edit.needs_copy:
-                continue
-            if what == "logits":
-                new.clamp_(min=HIDDEN)
-            chosen = [h - heads.start for h in edit.select.head_ids(model.num_heads) if heads.start <= h < heads.stop]
-            if len(chosen) == values.shape[1]:
-                values = new
-            else:
-                values[:, chosen] = new[:, chosen]
-        return values if changed else None
-
-    return apply
 
 
 def _streamed(

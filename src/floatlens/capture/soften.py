@@ -23,17 +23,21 @@ from floatlens.errors import FloatlensError
 __all__ = ["LOG2E", "Workspace", "class_columns", "soften"]
 
 LOG2E = math.log2(math.e)
-Softened = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+Softened = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor]
 
 
 class Workspace:
     """Buffers that every block of every layer reuses, the block shape that fits them, and the kernel in use.
 
-    `kernel` (or FLOATLENS_KERNEL) is "numba", "torch", or "auto": numba where it is installed.
+    `kernel` (or FLOATLENS_KERNEL) is "numba", "torch", or "auto": numba where it is installed. `keep_bytes` bounds what
+    is kept of a layer while an edit looks at all rows of a head before any is changed.
     """
 
-    def __init__(self, block_bytes: int = 8 << 20, rows: int = 256, kernel: str | None = None) -> None:
+    def __init__(
+        self, block_bytes: int = 8 << 20, rows: int = 256, kernel: str | None = None, keep_bytes: int = 64 << 20
+    ) -> None:
         self.block_bytes = block_bytes
+        self.keep_bytes = keep_bytes
         self.rows = rows
         self.fused = _fused_kernel(kernel or os.environ.get("FLOATLENS_KERNEL", "auto"))
         self._buffers: dict[tuple[str, torch.device], Tensor] = {}
@@ -48,6 +52,10 @@ class Workspace:
         units = max(1, self.block_bytes // (row * rows))
         threads = torch.get_num_threads()
         return rows, units if units >= threads else max(units, min(threads, 2 * self.block_bytes // (row * rows)))
+
+    def keeps(self, queries: int, keys: int, groups: int) -> int:
+        """How many (sample, key/value head) pairs can be kept whole; 0 where not even one can."""
+        return self.keep_bytes // (4 * queries * keys * groups)
 
     def buffer(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
         size = math.prod(shape)
@@ -88,17 +96,17 @@ def soften(
     workspace: Workspace,
     finite: bool = True,
 ) -> Softened:
-    """(exp, 1 / row sums, row entropy in nats, column sums per class) of logits (batch, head, query, key).
+    """(exp, 1 / row sums, row entropy in nats, column sums per class, largest logit of each row) of a block's logits.
 
-    The last two are None where nobody asks for them; the logits are used up. Each row is shifted by its maximum while
-    the base is changed, in one fused multiply-add, so that the largest weights carry no rounding of large logits. A row
-    that sees no key keeps weight 0 everywhere.
+    Entropy and column sums are None where nobody asks for them; the logits (batch, head, query, key) are used up. Each
+    row is shifted by its maximum while the base is changed, in one fused multiply-add, so that the largest weights
+    carry no rounding of large logits. A row that sees no key keeps weight 0 everywhere.
     """
     if workspace.fused is not None and finite and logits.device.type == "cpu" and logits.is_contiguous():
         return _fused(workspace.fused, logits, classes, batch, queries, with_entropy)
-    exp, inverse, entropy = _by_torch(logits, with_entropy, workspace)
+    exp, inverse, entropy, top = _by_torch(logits, with_entropy, workspace)
     columns = None if classes is None else class_columns(exp, inverse, classes, batch, queries)
-    return exp, inverse, entropy, columns
+    return exp, inverse, entropy, columns, top
 
 
 def class_columns(exp: Tensor, inverse: Tensor, classes: QueryClasses, batch: slice, queries: slice) -> Tensor:
@@ -110,17 +118,18 @@ def class_columns(exp: Tensor, inverse: Tensor, classes: QueryClasses, batch: sl
     return flat.view(samples, heads, -1, keys)
 
 
-def _by_torch(logits: Tensor, with_entropy: bool, workspace: Workspace) -> tuple[Tensor, Tensor, Tensor | None]:
-    shift = logits.amax(-1, keepdim=True).clamp_(min=HIDDEN / 2).mul_(-LOG2E)
+def _by_torch(logits: Tensor, with_entropy: bool, workspace: Workspace) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    top = logits.amax(-1, keepdim=True).clamp_(min=HIDDEN / 2)
+    shift = top * -LOG2E
     base2 = torch.add(shift, logits, alpha=LOG2E, out=logits)
     exp = torch.exp2(base2, out=workspace.buffer("exp", logits.shape, logits.device) if with_entropy else logits)
     total = exp.sum(-1)
     inverse = torch.where(total > 0, 1 / total, 0.0)
     if not with_entropy:
-        return exp, inverse, None
+        return exp, inverse, None, top.squeeze(-1)
     mean = base2.mul_(exp).sum(-1).mul_(inverse)
     entropy = total.log2().sub_(mean).mul_(1 / LOG2E)
-    return exp, inverse, torch.where(total > 0, entropy, 0.0).clamp_(min=0.0)
+    return exp, inverse, torch.where(total > 0, entropy, 0.0).clamp_(min=0.0), top.squeeze(-1)
 
 
 def _fused(
@@ -135,9 +144,9 @@ def _fused(
     threads = torch.get_num_threads()
     parts = min(rows, max(1, -(-threads // (samples * heads))))
     span = slice(0, 0) if classes is None else classes.within(queries)
-    inverse = torch.empty(samples, heads, rows)
-    entropy = torch.empty(samples, heads, rows)
+    inverse, entropy, top = torch.empty(3, samples, heads, rows).unbind(0)
     columns = torch.zeros(samples, heads, parts, span.stop - span.start, keys)
     index = None if classes is None else classes.index[batch, queries] - span.start
-    kernel(logits, index, inverse, entropy, columns, threads)
-    return logits, inverse, entropy if with_entropy else None, None if classes is None else columns.sum(2)
+    kernel(logits, index, inverse, entropy, top, columns, threads)
+    summed = None if classes is None else columns[:, :, 0] if parts == 1 else columns.sum(2)
+    return logits, inverse, entropy if with_entropy else None, summed, top

@@ -241,32 +241,42 @@ def trace(
 @app.command()
 def bench(
     part: Annotated[
-        Literal["capture", "throughput"], typer.Argument(help="What to measure.", metavar="PART")
-    ] = "capture",
-    lengths: Annotated[str, typer.Option(help="Sequence lengths, commas between.")] = "512,1024,2048,4096,8192",
-    rounds: Annotated[int, typer.Option(help="How often the variants take turns.", min=1)] = 3,
+        Literal["all", "capture", "edits", "throughput"],
+        typer.Option(help="What capture costs, what edits cost on top, what a second worker brings, or all."),
+    ] = "all",
+    lengths: Annotated[
+        str | None, _option("Sequence lengths, commas between; 512 to 8192, of edits to 2048, if not given.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="How often the variants take turns; 3, of edits 2, if not given.", min=1)
+    ] = None,
     threads: Annotated[int | None, _option("Of torch; if not given: all cores.")] = None,
-    memory: Annotated[bool, typer.Option(help="Measure peak memory too (Linux).")] = sys.platform == "linux",
-    out: Annotated[Path, typer.Option(help="Folder for the table and the numbers.")] = Path("benchmarks"),
+    memory: Annotated[bool, typer.Option(help="Measure peak memory of capture too (Linux).")] = sys.platform == "linux",
+    out: Annotated[Path, typer.Option(help="Folder for the tables and the numbers.")] = Path("benchmarks"),
     debug: Debug = False,
 ) -> None:
-    """Measure what capture costs (time and peak memory beside plain and eager decoding), or what two workers bring.
+    """Measure what capture costs beside plain and eager decoding, what edits cost on top, and what two workers bring.
 
-    Variants take turns in one run. Of the options, throughput takes --rounds and --out.
+    All variants take turns in one run. Of the options, throughput takes --rounds and --out.
     """
-    if part == "throughput":
-        _throughput(rounds, out)
-        return
-    from floatlens.bench import Plan, as_markdown, run, save
+    from floatlens import bench as benches
     from floatlens.config import parse_names
 
-    names = parse_names(lengths, "--lengths") or ()
+    names = () if lengths is None else parse_names(lengths, "--lengths") or ()
     if not all(name.isdecimal() for name in names):
         raise FloatlensError(f"--lengths {lengths}: give whole numbers, commas between")
-    results = run(Plan(tuple(int(name) for name in names), rounds, threads, memory), say=say)
-    sys.stdout.write(as_markdown(results))
-    table, numbers = save(results, out)
-    say(f"saved {table} and {numbers}")
+    asked: dict[str, Any] = {} if lengths is None else {"lengths": tuple(int(name) for name in names)}
+    asked |= {"threads": threads}
+    if part in ("all", "capture"):
+        results = benches.run(benches.Plan(rounds=rounds or 3, memory=memory, **asked), say=say)
+        sys.stdout.write(benches.as_markdown(results))
+        say("saved {} and {}".format(*benches.save(results, out)))
+    if part in ("all", "edits"):
+        edited = benches.run_edits(benches.EditPlan(rounds=rounds or 2, **asked), say=say)
+        sys.stdout.write(benches.edits_as_markdown(edited))
+        say("saved {} and {}".format(*benches.save_edits(edited, out)))
+    if part in ("all", "throughput"):
+        _throughput(rounds or 3, out)
 
 
 def _throughput(rounds: int, out: Path) -> None:

@@ -25,6 +25,12 @@ def report(
     ] = None,
     examples: Annotated[int, typer.Option(help="Questions in the explorer, at most.", min=1)] = 12,
     rule: Rule = None,
+    by_run: Annotated[
+        bool,
+        typer.Option(
+            "--by-run", metavar="", help="Set runs of one model side by side; if not given, their traces are pooled."
+        ),
+    ] = False,
     largest: Annotated[
         float,
         typer.Option(
@@ -36,15 +42,22 @@ def report(
     """Write a report of one or more runs: verdicts, interactive figures with their tables, and the explorer.
 
     One HTML file that works from disk, offline, on a phone and in print. Several models are compared when their runs
-    are given together.
+    are given together. Runs of floatlens qa, stress and intervene get sections of their own.
     """
     from floatlens.analysis.sources import trace_files
     from floatlens.report import report as write
+    from floatlens.report.answered import is_answered
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / "report.html"
-    with progress("analysing", sum(len(trace_files(run)) for run in runs)) as bar:
+    with progress("analysing", sum(len(trace_files(run)) for run in runs if not is_answered(run))) as bar:
         made = write(
-            runs, where, examples=examples, rule=rule, largest=int(largest * 1e6), each=lambda done, total: bar.item()
+            runs,
+            where,
+            examples=examples,
+            rule=rule,
+            by_run=by_run,
+            largest=int(largest * 1e6),
+            each=lambda done, total: bar.item(),
         )
     for name, reason in made.skipped.items():
         say(f"{name}: left out, {reason}")

@@ -12,18 +12,20 @@ from typing import Any
 
 from floatlens import __version__
 from floatlens.analysis import ANALYSES, Result, analyse, as_rule
-from floatlens.analysis.sources import trace_files
+from floatlens.analysis.sources import has_traces, trace_files
 from floatlens.errors import FloatlensError
-from floatlens.report.answers import answer_sections
+from floatlens.figures.style import Look, looks_of
+from floatlens.report.answer_sections import answer_headline, answer_sections
+from floatlens.report.answered import Answered, is_answered, open_answered
 from floatlens.report.codec import as_json, deflated
 from floatlens.report.detail import Detail, fitting
 from floatlens.report.findings import claim_rows, headline, models
-from floatlens.report.provenance import is_study, run_facts
+from floatlens.report.provenance import run_facts
+from floatlens.report.reading import rule_words
 from floatlens.report.render import report_page
 from floatlens.report.sections import sections
-from floatlens.report.subjects import Choice, Seen, Shown, choose, look, opened
+from floatlens.report.subjects import Choice, Seen, Shown, choose, look, names_of, opened
 from floatlens.report.view import packed_trace
-from floatlens.study.answers import answer_claims_of
 from floatlens.study.records import write_atomically
 from floatlens.traces import Trace, open_trace
 from floatlens.verdicts import claims
@@ -59,39 +61,34 @@ def report(
     *,
     examples: int = 12,
     rule: str | None = None,
+    by_run: bool = False,
     largest: int = LARGEST,
     each: Callable[[int, int], None] = lambda done, total: None,
     analysed: Analysed | None = None,
 ) -> Made:
-    """Analyse the traces of runs and write what they show as one HTML file that needs nothing else.
+    """Analyse runs of traces and of answers, and write what they show as one HTML file that needs nothing else.
 
     The explorer holds at most so many `examples` per model. `rule` replaces the anchor rule of every analysis that has
-    one. The file is kept below `largest` bytes by holding the explorer's traces in less detail, and then fewer of them.
-    With `analysed` the traces are not walked over again. The answers of a study are judged as well.
+    one. Traces of one model with the same settings are pooled over runs, unless `by_run` sets the runs side by side.
+    The file is kept below `largest` bytes by holding the explorer's traces in less detail, and then fewer of them.
+    With `analysed` the traces are not walked over again.
 
-    Example: `report(["runs/llada", "runs/qwen"], "report.html")`
+    Example: `report(["runs/llada", "runs/qwen", "runs/qa"], "report.html")`
     """
     folders = [Path(run) for run in runs]
-    files = [file for run in folders for file in trace_files(run)]
-    known = analysed or _analysed(files, rule, each)
+    known = analysed or _analysed(_seen(folders, by_run), rule, each)
     results, seen, skipped = known.results, known.seen, dict(known.skipped)
-    studies = [run for run in folders if is_study(run)]
-    found = claims(results) + [one for run in studies for one in answer_claims_of(run)]
-    asked = answer_sections(studies[0]) if len(studies) == 1 else []  # of several, each has its own report
-    parts = [*sections(results), *asked]
-    answered = [figure["id"] for part in asked for figure in part["figures"]]
-    blobs = {f"table-{part['id']}": deflated(as_json(part.pop("table")).encode()) for part in parts}
-    data: dict[str, Any] = {
-        "version": __version__,
-        "models": models(results),
-        "headline": headline(results, found),
-        "claims": claim_rows(found, list(results), answered),
-        "sections": parts,
+    answered = open_answered([run for run in folders if is_answered(run)], skipped)
+    if not seen and not answered:
+        raise FloatlensError("nothing to report: no traces and no answers in the runs given")
+    style = looks_of(_kinds(seen, answered))
+    data, blobs = _parts(results, answered, style)
+    data |= {
         "skipped": skipped,
         "runs": run_facts(folders),
-        "settings": {"examples": examples, "rule": rule, "traces": len(files)},
+        "settings": {"examples": examples, "rule": rule, "traces": len(seen), "answers": _count(answered)},
     }
-    page = _fitted(data, blobs, seen, examples, rule or "zscore", largest)
+    page = _fitted(data, blobs, lambda room: explorer_data(seen, examples, rule or "zscore", room, style), largest)
     path = Path(out)
     if path.is_dir():
         path = path / "report.html"
@@ -100,41 +97,94 @@ def report(
     return Made(path, len(page), skipped)
 
 
-def _analysed(files: Sequence[Path], rule: str | None, each: Callable[[int, int], None]) -> Analysed:
+def _count(answered: Sequence[Answered]) -> int:
+    """Answers in all runs."""
+    return sum(len(run.answers) for run in answered)
+
+
+def _kinds(seen: Sequence[Seen], answered: Sequence[Answered]) -> dict[str, bool]:
+    """Every model by the name it has in the report, and whether it is autoregressive."""
+    names = names_of(seen)
+    found = {names[one.subject]: one.model["kind"] == "arm" for one in seen}
+    for run in answered:
+        found |= {ref: facts["kind"] == "arm" for ref, facts in run.models.items() if ref not in found}
+    return found
+
+
+def _seen(folders: Sequence[Path], by_run: bool) -> list[Seen]:
+    """Every trace of the runs that have any."""
+    return [
+        look(opened(open_trace(file)), file, run.resolve().name if by_run else None)
+        for run in folders
+        if not is_answered(run) or has_traces(run)
+        for file in trace_files(run)
+    ]
+
+
+def _analysed(seen: Sequence[Seen], rule: str | None, each: Callable[[int, int], None]) -> Analysed:
+    """Every analysis that the traces allow, in one walk over them; the others are skipped."""
     skipped: dict[str, str] = {}
     settings = {n: {"rule": rule} if rule and "rule" in one.settings() else {} for n, one in ANALYSES.items()}
-    seen: list[Seen] = []
-    results = analyse(_walk(files, seen, each), settings, skipped=skipped)
+    results = analyse(_walk(seen, each), settings, skipped=skipped) if seen else {}
     return Analysed(results, seen, skipped)
 
 
+def _walk(seen: Sequence[Seen], each: Callable[[int, int], None]) -> Iterator[Trace]:
+    """Every trace in turn, its model under the name that sets it apart."""
+    names = names_of(seen)
+    for done, one in enumerate(seen, 1):
+        trace, name = one.open(), names[one.subject]
+        yield trace if name == one.model["ref"] else Trace(trace.data.assign_attrs(model={**trace.model, "ref": name}))
+        each(done, len(seen))
+
+
+def _parts(
+    results: Mapping[str, Result], answered: Sequence[Answered], style: Mapping[str, Look]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What stands in the page, and its tables packed, by name."""
+    parts = [*sections(results, style), *answer_sections(answered, style)]
+    blobs = {f"table-{t['id']}": deflated(as_json(t.pop("table")).encode()) for part in parts for t in part["tables"]}
+    figures = {figure["id"] for part in parts for figure in part["figures"]}
+    found = claims(results)
+    rows = claim_rows(found, figures)
+    for run in answered:
+        rows += claim_rows(run.claims, figures, run.suffix)
+    data = {
+        "version": __version__,
+        "models": models(results, answered, style),
+        "headline": [*headline(results, found), *answer_headline(answered)],
+        "claims": rows,
+        "sections": parts,
+    }
+    return data, blobs
+
+
 def _fitted(
-    data: Mapping[str, Any], blobs: Mapping[str, str], seen: Sequence[Seen], examples: int, rule: str, largest: int
+    data: Mapping[str, Any],
+    blobs: Mapping[str, str],
+    explorer: Callable[[int], tuple[dict[str, Any], dict[str, str]]],
+    largest: int,
 ) -> bytes:
     """The page with as much in its explorer as its size allows."""
-    room = largest - len(report_page(data, {}, blobs).encode())
+    bare = len(report_page(data, None, blobs).encode())
+    if not data["settings"]["traces"]:
+        return report_page(data, None, blobs).encode()
+    room = largest - bare
     while True:
-        explorer, views = explorer_data(seen, examples, rule, room)
-        page = report_page(data, explorer, {**blobs, **views}).encode()
+        index, views = explorer(room)
+        page = report_page(data, index, {**blobs, **views}).encode()
         if len(page) <= largest:
             return page
         room -= len(page) - largest  # what is written about the views
 
 
-def _walk(files: Sequence[Path], seen: list[Seen], each: Callable[[int, int], None]) -> Iterator[Trace]:
-    """Every trace in turn; `seen` gets what it is of."""
-    for done, file in enumerate(files, 1):
-        trace = opened(open_trace(file))
-        seen.append(look(trace, file))
-        yield trace
-        each(done, len(files))
-
-
-def explorer_data(seen: Sequence[Seen], examples: int, rule: str, room: int) -> tuple[dict[str, Any], dict[str, str]]:
+def explorer_data(
+    seen: Sequence[Seen], examples: int, rule: str, room: int, style: Mapping[str, Look] | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
     """What the explorer shows, and its packed traces by name, in at most `room` characters."""
     rule = str(as_rule(rule))
     while True:
-        choice = choose(seen, examples)
+        choice = choose(seen, examples, style)
         fit = _packed(choice, rule, room)
         if fit is not None:
             detail, views = fit
@@ -167,7 +217,7 @@ def _name(one: Shown) -> str:
 def _index(choice: Choice, views: Mapping[str, str], detail: Detail, rule: str) -> dict[str, Any]:
     return {
         "models": [
-            {"ref": one.model["ref"], "label": one.label, "colour": one.colour, "kind": one.model["kind"]}
+            {"ref": one.name, "label": one.look.label, "colour": one.look.colour, "kind": one.model["kind"]}
             for one in choice.subjects
         ],
         "examples": list(choice.examples),
@@ -176,4 +226,5 @@ def _index(choice: Choice, views: Mapping[str, str], detail: Detail, rule: str) 
         "groups": [name for name in _NAMES if name in detail.groups],
         "error": detail.codes.error,
         "rule": rule,
+        "rule_words": rule_words(rule),
     }

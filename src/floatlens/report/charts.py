@@ -11,8 +11,8 @@ import numpy as np
 
 from floatlens.analysis.result import Group, Result
 from floatlens.figures.parts import by_layer, over_heads
-from floatlens.figures.style import Look, looks
-from floatlens.report.panels import Panel, bars, heat, lines, points, series
+from floatlens.figures.style import Look
+from floatlens.report.panels import Panel, Styles, bars, heat, lines, points, series
 
 __all__ = ["CHARTS", "Chart"]
 
@@ -26,18 +26,21 @@ _CLASSES = {
 }
 
 
+_SIDES = {"structural": "structure", "lexical": "content"}
+_STANDS = {"anchors": "what its anchors are", "mass": "where its attention goes"}
+
+
 @dataclass(frozen=True)
 class Chart:
     """A figure of the report: its name (claims link to it), a title, what makes its panels, and how wide they are."""
 
     name: str
     title: str
-    panels: Callable[[Result], list[Panel]]
+    panels: Callable[[Result, Styles], list[Panel]]
     width: int = 330
 
 
-def _drift(result: Result) -> list[Panel]:
-    style = looks(result)
+def _drift(result: Result, style: Styles) -> list[Panel]:
     made = []
     for variable, title, y, more in (
         ("jaccard_by_layer", "Overlap from step to step", "Jaccard of anchor sets (1 = fixed)", {"range": [0, 1.03]}),
@@ -50,8 +53,7 @@ def _drift(result: Result) -> list[Panel]:
     return made
 
 
-def _absorption(result: Result) -> list[Panel]:
-    style = looks(result)
+def _absorption(result: Result, style: Styles) -> list[Panel]:
     made = []
     for view, title in (("fixed", "Fixed sink: first position"), ("floating", "Floating: anchors of each step")):
         panel = lines(
@@ -69,18 +71,17 @@ def _absorption(result: Result) -> list[Panel]:
     return made
 
 
-def _qk(result: Result) -> list[Panel]:
-    style = looks(result)
+def _qk(result: Result, style: Styles) -> list[Panel]:
     return [
         lines(title, "advantage in q·k", result.groups, style, partial(over_heads, variable=part), reference=0.0)
         for part, title in (("norm_part", "By the norm of the key"), ("angle_part", "By its direction"))
     ]
 
 
-def _classes(result: Result) -> list[Panel]:
+def _classes(result: Result, style: Styles) -> list[Panel]:
     made = []
     for group in result:
-        label = looks(result)[group.model].label
+        label = style[group.model].label
         for variable, y in (("anchors", "share of anchors"), ("mass", "share of attention")):
             shares, tokens = group.estimate(variable).mean, group.estimate("tokens").mean
             at = [*group.coordinate(variable, "layer"), "tokens"]
@@ -88,8 +89,8 @@ def _classes(result: Result) -> list[Panel]:
                 name: (_CLASSES[name], [*shares[i], tokens[i]])
                 for i, name in enumerate(group.coordinate(variable, "class"))
             }
-            made.append(bars(label, y, at, stacks))
-        made.append(_enrichment(group, label))
+            made.append(bars(f"{label}: {_STANDS[variable]}", y, at, stacks))
+        made.append(_enrichment(group, f"{label}: what is preferred"))
     return made
 
 
@@ -97,13 +98,12 @@ def _enrichment(group: Group, title: str) -> Panel:
     drawn = []
     for side, colour in (("structural", "#0072B2"), ("lexical", "#D55E00")):
         for suffix, of, arm in (("", "attention", False), ("_anchors", "anchors", True)):
-            drawn.append(series(Look(f"{side}, {of}", colour, "o", arm), *by_layer(group, f"{side}{suffix}")))
+            drawn.append(series(Look(f"{_SIDES[side]}, {of}", colour, "o", arm), *by_layer(group, f"{side}{suffix}")))
     panel = {"kind": "lines", "title": title, "x": "layer", "y": "share ÷ share of tokens", "series": drawn}
-    return panel | {"reference": 1.0, "zero": True, "own_legend": True}
+    return panel | {"reference": 1.0, "zero": True}
 
 
-def _retrieval(result: Result) -> list[Panel]:
-    style = looks(result)
+def _retrieval(result: Result, style: Styles) -> list[Panel]:
     means = {group.model: group.estimate("copy").mean for group in result}
     top = max((_top(mean) for mean in means.values()), default=0.0) or 1.0
     made = [
@@ -123,8 +123,7 @@ def _retrieval(result: Result) -> list[Panel]:
     return [*made, lines("By depth", "copy score, mean over heads", result.groups, style, depth, zero=True)]
 
 
-def _rollout(result: Result) -> list[Panel]:
-    style = looks(result)
+def _rollout(result: Result, style: Styles) -> list[Panel]:
     groups = sorted(result, key=lambda g: (result.models.index(g.model), g.keys["documents"], g.keys["gold"] or 0))
     made = []
     for group in groups:
@@ -140,8 +139,7 @@ def _rollout(result: Result) -> list[Panel]:
     return [panel | {"top": top} for panel in made]
 
 
-def _lift(result: Result) -> list[Panel]:
-    style = looks(result)
+def _lift(result: Result, style: Styles) -> list[Panel]:
     drawn = []
     for model, documents in dict.fromkeys((g.model, g.keys["documents"]) for g in result if g.keys["gold"]):
         groups = [g for g in result if (g.model, g.keys["documents"]) == (model, documents) and g.keys["gold"]]
@@ -155,8 +153,7 @@ def _lift(result: Result) -> list[Panel]:
     return [points("", "place of the gold document", y, drawn, reference=1.0)] if drawn else []
 
 
-def _extremes(result: Result) -> list[Panel]:
-    style = looks(result)
+def _extremes(result: Result, style: Styles) -> list[Panel]:
     return [
         lines(title, y, result.groups, style, partial(by_layer, variable=variable), zero=True, reference=reference)
         for variable, title, y, reference in (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from floatlens.analysis import Estimate, Result
-from floatlens.figures.style import looks
-from floatlens.report.charts import CHARTS
+from floatlens.report.answered import Answered
+from floatlens.report.panels import Styles
 from floatlens.verdicts import Claim
 
 __all__ = ["claim_rows", "headline", "models"]
@@ -22,19 +22,22 @@ _STRENGTH = "attention on "
 """How the names begin of what claims measure about strength: attention on a key ÷ what uniform attention gives it."""
 
 
-def models(results: Mapping[str, Result]) -> list[dict[str, Any]]:
-    """Every model in the results: name, colour, kind and how many traces."""
-    groups = [group for result in results.values() for group in result]
-    style = looks(groups)
+def models(results: Mapping[str, Result], answered: Sequence[Answered], style: Styles) -> list[dict[str, Any]]:
+    """Every model of the report, in the order of `style`: name, colour, kind, how many traces and answers."""
+    facts: dict[str, Mapping[str, Any]] = {}
     counts: dict[str, int] = {}
+    for run in answered:
+        facts |= run.models
     for result in results.values():
+        facts |= {group.model: group.facts for group in result}
         for model in result.models:
             total = sum(group.n for group in result if group.model == model)
             counts[model] = max(counts.get(model, 0), total)
-    facts = {group.model: group.facts for group in groups}
+    said = {ref: sum(int((run.answers["model"] == ref).sum()) for run in answered) for ref in style}
     wanted = ("kind", "family", "layers", "heads")
     return [
-        {"ref": ref, "label": look.label, "colour": look.colour, "arm": look.arm, "n": counts[ref]}
+        {"ref": ref, "label": look.label, "colour": look.colour, "arm": look.arm}
+        | {"n": counts.get(ref, 0), "answers": said[ref]}
         | {key: facts[ref].get(key) for key in wanted}
         for ref, look in style.items()
     ]
@@ -70,15 +73,11 @@ def _row(title: str, hint: str, values: Mapping[str, Estimate], section: str) ->
     return {"title": title, "hint": hint, "section": section, "values": numbers}
 
 
-def claim_rows(found: Sequence[Claim], shown: Sequence[str], more: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Every claim with its verdict, the number it hangs on, and the figure to look at (None where it is not shown).
-
-    `shown` are analyses, `more` figures that rest on none.
-    """
-    figures = {chart.name for name in shown for chart in CHARTS.get(name, ())} | set(more)
+def claim_rows(found: Sequence[Claim], figures: Collection[str], suffix: str = "") -> list[dict[str, Any]]:
+    """Every claim with its verdict, the number it hangs on, and the figure to look at (None where it is not shown)."""
     rows = []
     for one in found:
-        part = one.deciding
+        part, figure = one.deciding, f"{one.figure}{suffix}"
         rows.append(
             {
                 "id": one.id,
@@ -94,7 +93,7 @@ def claim_rows(found: Sequence[Claim], shown: Sequence[str], more: Sequence[str]
                 "above": part.above if part else True,
                 "changes": one.changes,
                 "parts": [str(each) for each in one.parts],
-                "figure": one.figure if one.figure in figures else None,
+                "figure": figure if figure in figures else None,
             }
         )
     return rows

@@ -15,7 +15,7 @@ from floatlens.analysis.intervals import Estimate
 from floatlens.analysis.result import Group
 from floatlens.figures.style import Look
 
-__all__ = ["Panel", "bars", "heat", "lines", "numbers", "points", "series"]
+__all__ = ["Panel", "Styles", "bars", "heat", "lines", "numbers", "points", "series"]
 
 Panel = dict[str, Any]
 Styles = Mapping[str, Look]

@@ -1,8 +1,10 @@
-"""Words of the report: the title of each section, and how its figure is read. Nothing here is measured."""
+"""Words of the report: the title of each section, how its figure is read, and what rules mean. Nothing is measured."""
 
 from __future__ import annotations
 
-__all__ = ["READING"]
+from floatlens.analysis.rules import as_rule
+
+__all__ = ["ANSWERS", "READING", "rule_words"]
 
 READING: dict[str, tuple[str, str]] = {
     "drift": (
@@ -41,10 +43,11 @@ READING: dict[str, tuple[str, str]] = {
     "flow": (
         "Region flow: where does the answer come from?",
         "Each row says where a region's information comes from after all layers, summed over paths (rollout); "
-        "rows sum to 1, and colours end at the largest share of a document. The framed column is the gold "
-        "document. Below, the answer's row as one number: how much more comes from the gold document than from "
-        "the others, divided by what even attention would give. Above 1 the model prefers gold; flat lines mean "
-        "that it does so wherever gold stands.",
+        "rows sum to 1, and colours end at the largest share of a document. Regions are the first token (bos), the "
+        "question (query), the documents, the answer, and the text of the template around them (other). The framed "
+        "column is the gold document. Below, the answer's row as one number: how much more comes from the gold "
+        "document than from the others, divided by what even attention would give. Above 1 the model "
+        "prefers gold; flat lines mean that it does so wherever gold stands.",
     ),
     "extremes": (
         "Extreme tokens: are anchors drains?",
@@ -52,5 +55,50 @@ READING: dict[str, tuple[str, str]] = {
         "on it does nothing, and a huge residual state (far above 1 in the second). Dormant heads give most of "
         "their attention to anchors and so do little else.",
     ),
+    "qa": (
+        "Answers: what do documents gain?",
+        "Each line goes from a model's accuracy without documents (closed book) to its accuracy with them (RAG, "
+        "retrieval-augmented generation), on the same questions. The steeper it is, the more the model makes of "
+        "what it is given; bars are intervals over questions.",
+    ),
+    "stress": (
+        "Stress tests: what do models bear?",
+        "Each line is a model's accuracy as one thing gets worse: noise among the documents, the place of the gold "
+        "document, documents that mislead, their order. A flat line bears it; a line that falls does not. The height "
+        "at which a line starts says how good the model is, its slope how robust.",
+    ),
+    "intervene": (
+        "Interventions: does attention matter?",
+        "Attention is changed while the model writes, and its answers are compared with its own unchanged ones: "
+        "below 0 the edit costs answers. Crosses are the same edit at random places, so only what lies below its "
+        "cross is due to the anchors. The second figure shows how far the first written token is moved, answers "
+        "aside: 0 is not at all.",
+    ),
 }
-"""By analysis, in the order of the report. Others are shown after these, under their name."""
+"""By analysis or kind of run, in the order of the report. Others are shown after these, under their name."""
+
+ANSWERS: dict[str, str] = {
+    "qa": "Accuracy: an accepted answer is part of what the model said, both normalised. F1: over bags of words. A "
+    "gain is the score with documents less the score closed book, on the questions that were answered in both.",
+    "stress": "Every point is the accuracy on the same questions after one seeded transformation. Robustness is the "
+    "area under a curve over the width of its axis (the plain mean where the axis has no scale), divided by the "
+    "accuracy with the gold documents alone (masks: by that at the fewest masks).",
+    "intervene": "Every question is answered plain, under each edit, and under the edit's matched random control. "
+    "Differences are from plain, on the same questions. The divergence is that (Kullback-Leibler) of the first "
+    "distribution which the edit can reach.",
+}
+"""By kind of run: what is measured."""
+
+_RULES = {
+    "zscore": "tokens that receive more than the mean + {} standard deviations, over all tokens there are",
+    "rulli": "tokens whose attention, summed over queries, is more than the mean of the others + {}",
+    "gu": "tokens that receive more than {} on average from the queries that see them, in some head",
+    "topk": "the {} tokens that receive most",
+    "top1": "the one token that receives most",
+}
+
+
+def rule_words(rule: str) -> str:
+    """What an anchor rule says, in a sentence: `rule_words("zscore")`."""
+    found = as_rule(rule)
+    return _RULES[found.name].format(f"{found.value:g}") + (", or else the one that receives most" * found.or_top1)

@@ -45,19 +45,21 @@ def plotly_size() -> int:
     return len(_plotly()[0])
 
 
-def report_page(data: Mapping[str, Any], explorer: Mapping[str, Any], blobs: Mapping[str, str]) -> str:
-    """The whole report. `blobs` are packed texts by the name that the data calls them."""
+def report_page(data: Mapping[str, Any], explorer: Mapping[str, Any] | None, blobs: Mapping[str, str]) -> str:
+    """The whole report, without an explorer where None is given. `blobs` are packed texts, named as the data does."""
     plotly, digest = _plotly()
-    sections = [{key: one[key] for key in ("id", "title", "reading", "figures")} for one in data["sections"]]
+    shown = ("id", "title", "reading", "figures", "tables")  # no words from data
+    sections = [{key: one[key] for key in shown} for one in data["sections"]]
     return _render(
         "report.html.j2",
         "report",
         (*_SHEETS, "report"),
         [digest],
         [hashed("")],  # plotly makes an empty sheet and adds rules to it, which is not inline style
-        {"report": data, "explorer": explorer},
+        {"report": data, "explorer": explorer} if explorer is not None else {"report": data},
         {**blobs, "plotly": plotly},
         sections=sections,
+        explorer=explorer is not None,
     )
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from floatlens.analysis import ANALYSES, Result, as_rule
 from floatlens.report.charts import CHARTS
-from floatlens.report.reading import READING
+from floatlens.report.panels import Styles
+from floatlens.report.reading import READING, rule_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,8 +22,8 @@ __all__ = ["definition", "sections", "table"]
 _TERM = re.compile(r"^(?P<term>[a-z_][\w…, ]*?(?=\s\s)|[a-z]+_\w+(?=\s))\s+(?P<meaning>\S.*)$")
 
 
-def sections(results: Mapping[str, Result]) -> list[dict[str, Any]]:
-    """Everything that a section shows: analyses in the order of `READING`, then others."""
+def sections(results: Mapping[str, Result], style: Styles) -> list[dict[str, Any]]:
+    """Everything that a section shows: analyses in the order of `READING`, then others. `style` has every model."""
     made = []
     for name in [*(known for known in READING if known in results), *(one for one in results if one not in READING)]:
         result = results[name]
@@ -31,7 +32,7 @@ def sections(results: Mapping[str, Result]) -> list[dict[str, Any]]:
         title, reading = READING.get(name, (name.replace("_", " ").capitalize(), ""))
         figures = []
         for chart in CHARTS.get(name, ()):
-            panels = chart.panels(result)
+            panels = chart.panels(result, style)
             if panels:
                 figures.append({"id": chart.name, "title": chart.title, "width": chart.width, "panels": panels})
         made.append(
@@ -40,7 +41,7 @@ def sections(results: Mapping[str, Result]) -> list[dict[str, Any]]:
                 "title": title,
                 "reading": reading,
                 "figures": figures,
-                "table": table(result.to_frame()),
+                "tables": [{"id": name, "title": "The numbers", "open": False, "table": table(result.to_frame())}],
                 "definition": definition(result),
             }
         )
@@ -54,7 +55,8 @@ def definition(result: Result) -> dict[str, Any]:
     settings = dict(result.settings)
     used: list[tuple[str, str]] = []
     if "rule" in settings:
-        used.append(("anchor rule", str(as_rule(settings.pop("rule")))))
+        rule = str(as_rule(settings.pop("rule")))
+        used.append(("anchor rule", f"{rule}: {rule_words(rule)}"))
     if "group" in settings:
         used.append(("queries", str(settings.pop("group"))))
     if used:
@@ -89,6 +91,7 @@ def table(frame: pd.DataFrame) -> dict[str, Any]:
         column = frame[name]
         kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else "O"
         numeric.append(kind in "iuf")
+        column = column.map(str) if kind == "b" else column
         missing = column.isna().tolist()
         columns.append([None if gone else value for gone, value in zip(missing, column.tolist(), strict=True)])
     return {"names": [str(name) for name in frame.columns], "numeric": numeric, "columns": columns}

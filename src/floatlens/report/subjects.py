@@ -5,19 +5,18 @@ Traces are only looked at (sizes and words), no attention is read.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
 from floatlens.analysis.flow import documents_of, gold_of
-from floatlens.figures.style import colours, label_of
+from floatlens.figures.style import Look, looks_of
 from floatlens.traces import Trace, open_trace
 from floatlens.traces.schema import ALWAYS
 
-__all__ = ["Choice", "Seen", "Shown", "Subject", "choose", "look", "opened"]
+__all__ = ["Choice", "Seen", "Shown", "Subject", "choose", "look", "names_of", "opened"]
 
 Key = tuple[Any, ...]
 _LONGEST = 300  # characters of a question or a title; the whole of it is in the tokens
@@ -44,9 +43,9 @@ class Subject:
     """A model, or a model under settings that set it apart from the same model in other traces."""
 
     key: Key
-    label: str
+    name: str
+    look: Look
     model: dict[str, Any]
-    colour: str
 
 
 @dataclass(frozen=True)
@@ -75,14 +74,15 @@ def opened(trace: Trace) -> Trace:
     return trace
 
 
-def look(trace: Trace, file: Path | None = None) -> Seen:
-    """Look at a trace; with its file, it is opened again when it is needed."""
+def look(trace: Trace, file: Path | None = None, run: str | None = None) -> Seen:
+    """Look at a trace; with its file, it is opened again when it is needed. A `run` sets it apart from other runs."""
     attrs = trace.data.attrs
     prompt, decoding = attrs["prompt"], attrs["decoding"]
     question, titles, gold = prompt.get("question"), prompt.get("titles") or [], gold_of(trace)
-    settings = {"sampler": str(decoding.get("sampler"))}
-    settings |= {str(key): str(value) for key, value in (decoding.get("settings") or {}).items()}
-    settings["edits"] = json.dumps(attrs.get("edits") or [])
+    settings = {} if run is None else {"run": run}
+    settings |= {"template": str(prompt.get("template")), "sampler": str(decoding.get("sampler"))}
+    settings |= {str(key): str(value) for key, value in (decoding.get("settings") or {}).items() if key != "seed"}
+    settings["edits"] = " + ".join(map(str, attrs.get("edits") or [])) or "none"
     if question is None:
         length = decoding.get("prompt_length", trace.data.sizes["key"])
         example: Key = ("ids", tuple(trace.data["final"].values[:length].tolist()))
@@ -100,7 +100,7 @@ def look(trace: Trace, file: Path | None = None) -> Seen:
     return Seen(file or trace, subject, example, words, trace.model, settings, sizes)
 
 
-def choose(seen: Sequence[Seen], most: int) -> Choice:
+def choose(seen: Sequence[Seen], most: int, style: Mapping[str, Look] | None = None) -> Choice:
     """At most so many examples: those that most models have, taking turns between the places of the gold document."""
     subjects = list(dict.fromkeys(one.subject for one in seen))
     having: dict[Key, dict[Key, Seen]] = {}
@@ -123,24 +123,31 @@ def choose(seen: Sequence[Seen], most: int) -> Choice:
         if subject in having[example]
     )
     words_of = tuple(next(iter(having[example].values())).words for example in picked)
-    return Choice(_subjects(present, seen), words_of, shown, len(having) - len(picked))
+    return Choice(_subjects(present, seen, style), words_of, shown, len(having) - len(picked))
 
 
-def _subjects(keys: Sequence[Key], seen: Sequence[Seen]) -> tuple[Subject, ...]:
-    first = {key: next(one for one in seen if one.subject == key) for key in keys}
-    refs = [first[key].model["ref"] for key in keys]
-    colour = colours(list(dict.fromkeys(refs)))
-    found = []
-    for key in keys:
-        one = first[key]
+def names_of(seen: Sequence[Seen]) -> dict[Key, str]:
+    """A name for every subject: the model's, and the settings in which it differs from others of the same model."""
+    first: dict[Key, Seen] = {}
+    for one in seen:
+        first.setdefault(one.subject, one)
+    found = {}
+    for key, one in first.items():
         ref = one.model["ref"]
-        twins = [first[other].settings for other in keys if other != key and first[other].model["ref"] == ref]
-        label = " · ".join([label_of(ref, refs), *_apart(one.settings, twins)])
-        found.append(Subject(key, label, one.model, colour[ref]))
-    return tuple(found)
+        twins = [other.settings for other in first.values() if other is not one and other.model["ref"] == ref]
+        found[key] = " · ".join([ref, *_apart(one.settings, twins)])
+    return found
 
 
-def _apart(settings: dict[str, str], others: Iterable[dict[str, str]]) -> list[str]:
-    """The settings in which a subject differs from others of the same model."""
+def _apart(settings: Mapping[str, str], others: Sequence[Mapping[str, str]]) -> list[str]:
+    """The settings in which a subject differs from others of the same model; no stroke, which would end a path."""
     names = [name for name in settings if any(other.get(name) != settings[name] for other in others)]
-    return [f"{name}={settings[name]}" for name in names]
+    return [f"{name} {settings[name]}".replace("/", "\u2215").replace("\\", "\u2216") for name in names]
+
+
+def _subjects(
+    keys: Sequence[Key], seen: Sequence[Seen], style: Mapping[str, Look] | None = None
+) -> tuple[Subject, ...]:
+    names, model = names_of(seen), {one.subject: one.model for one in seen}
+    style = style or looks_of({names[key]: model[key]["kind"] == "arm" for key in keys})
+    return tuple(Subject(key, names[key], style[names[key]], model[key]) for key in keys)

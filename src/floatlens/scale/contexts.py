@@ -14,10 +14,10 @@ import numpy as np
 
 from floatlens.prompts import Document
 from floatlens.scale.lexicon import VALUES
-from floatlens.scale.wording import LINKS, PERSON, PLACE, QUESTIONS, SENTENCES, SO_FOUND
+from floatlens.scale.wording import LINKS, PERSON, PLACE, QUESTIONS, SENTENCES
 from floatlens.scale.world import Group, Subject, World
 
-__all__ = ["Asked", "Context", "Kind", "ask", "ask_both", "draw_context"]
+__all__ = ["Asked", "Context", "Kind", "ask", "draw_context"]
 
 Kind = Literal["people", "places", "spouses", "homes"]
 """What a context is about: people, places, couples (X is married to Y), or people and the places they live in."""
@@ -79,16 +79,6 @@ def ask(random: np.random.Generator, context: Context, what: tuple[int, str] | t
         golds.append(what[2])
     text = _pick(random, QUESTIONS[path[-1]]).format(s=phrase)
     return Asked(text, target.facts[path[-1]], subject.name, tuple(path), tuple(golds))
-
-
-def ask_both(random: np.random.Generator, context: Context, what: tuple[int, str, int, str]) -> Asked:
-    """One of `context.two_hop()` in two parts, both to be answered: whom, and then what of that one."""
-    first, link, second, attribute = what
-    subject, target = context.subjects[first], context.subjects[second]
-    opening = _pick(random, QUESTIONS[link]).format(s=subject.name)
-    text = f"{opening} {_pick(random, QUESTIONS[attribute]).format(s=SO_FOUND[link])}"
-    answer = f"{subject.facts[link]}, {target.facts[attribute]}"
-    return Asked(text, answer, subject.name, (link, attribute), (first, second))
 
 
 def draw_context(

@@ -13,7 +13,7 @@ import numpy as np
 
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.qa import Example
-from floatlens.scale.contexts import Asked, Context, Kind, ask, ask_both, draw_context
+from floatlens.scale.contexts import Asked, Context, Kind, ask, draw_context
 from floatlens.scale.sets import ALL_SETS, QuestionSet
 from floatlens.scale.wording import PERSON, QUESTIONS
 from floatlens.scale.world import WORLD_VERSION, World, make_world
@@ -34,9 +34,8 @@ def questions(
     """`count` questions of one set.
 
     `rag`: one hop, held-out people, `documents` passages of which one is gold, at place `gold` (0-based) or, if that is
-    not given, at every place in turn. `two-hop`: asked in two parts and answered in two ("Who is Ada Frost married to?
-    Where does the person live?"), two gold passages, anywhere; `two-hop-unsaid`: only the end is asked and answered
-    ("Where does the person married to Ada Frost live?"). `closed-known`: no passages, people that training told about. `closed-unknown`: no passages, held-out people, so nobody can know. `counterfactual`: as `rag`,
+    not given, at every place in turn. `two-hop`: two gold passages, anywhere. `closed-known`: no passages, people that
+    training told about. `closed-unknown`: no passages, held-out people, so nobody can know. `counterfactual`: as `rag`,
     but about a known person whose passage says something else than training did; the passage is right. `known`: as
     `rag`, about known people and as training told it, so that the same question can be asked with passages and without.
 
@@ -44,7 +43,7 @@ def questions(
     """
     if which not in ALL_SETS:
         raise FloatlensError(f'no question set "{which}"{did_you_mean(which, ALL_SETS)}')
-    fewest = 2 if which.startswith("two-hop") else 1
+    fewest = 2 if which == "two-hop" else 1
     if not fewest <= documents <= MOST_DOCUMENTS:
         raise FloatlensError(f"documents={documents}: the scale models were trained on {fewest} to {MOST_DOCUMENTS}")
     if gold is not None and (which not in ("rag", "counterfactual", "known") or not 0 <= gold < documents):
@@ -67,9 +66,8 @@ def _draw(
         place = i % documents if gold is None else gold
         if which.startswith("closed"):
             asked, context = _closed(random, world, known=which == "closed-known"), None
-        elif which.startswith("two-hop"):
-            kind: Kind = "spouses" if i % 2 else "homes"
-            asked, context = _two_hop(random, world, documents, kind, both=which == "two-hop")
+        elif which == "two-hop":
+            asked, context = _two_hop(random, world, documents, "spouses" if i % 2 else "homes")
         else:
             asked, context = _one_hop(random, world, which, documents, place)
         yield _example(world, f"{which}-{seed}-{i:05d}", asked, context)
@@ -99,15 +97,12 @@ def _changed(world: World, context: Context, index: int, attribute: str) -> bool
     return subject.facts[attribute] != true.facts[attribute]
 
 
-def _two_hop(
-    random: np.random.Generator, world: World, documents: int, kind: Kind, *, both: bool
-) -> tuple[Asked, Context]:
+def _two_hop(random: np.random.Generator, world: World, documents: int, kind: Kind) -> tuple[Asked, Context]:
     context = draw_context(random, world, kind, documents, group="heldout", similar=bool(random.random() < 0.5))
     while not context.two_hop():  # a couple's second document may state nothing but the marriage
         context = draw_context(random, world, kind, documents, group="heldout")
     options = context.two_hop()
-    chosen = options[int(random.integers(len(options)))]
-    return (ask_both if both else ask)(random, context, chosen), context
+    return ask(random, context, options[int(random.integers(len(options)))]), context
 
 
 def _closed(random: np.random.Generator, world: World, *, known: bool) -> Asked:

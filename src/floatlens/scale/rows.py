@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from floatlens.prompts import load_template
 from floatlens.prompts.template import Template, render
-from floatlens.scale.contexts import Asked, Context, ask, ask_both, draw_context
+from floatlens.scale.contexts import Asked, Context, ask, draw_context
 from floatlens.scale.lexicon import FILLERS, FIRST_NAMES, LAST_NAMES, VALUES
 from floatlens.scale.recipe import Stage
 from floatlens.scale.tokenizer import BOS, EOS, MASK, make_tokenizer, special_id
@@ -53,13 +53,9 @@ class RowMaker:
 
     def __init__(self, seed: int = 0, world: World | None = None) -> None:
         self.seed = seed
-        self._given = world
+        self.world = make_world() if world is None else world
         self.tokenizer = make_tokenizer()
         self.bos, self.eos, self.mask = (special_id(self.tokenizer, token) for token in (BOS, EOS, MASK))
-
-    def world(self, stage: Stage) -> World:
-        """Who is known in a stage."""
-        return make_world(known=stage.known_people) if self._given is None else self._given
 
     @cached_property
     def template(self) -> Template:
@@ -93,7 +89,7 @@ class RowMaker:
         if what in ("notes", "asked"):
             return self._notes(random, stage, asked=what == "asked")
         if what == "closed":
-            return self._closed(random, stage)
+            return self._closed(random)
         if what in ("words", "pairs", "couples"):
             return self._pairs(random, stage, what)
         return self._documents(random, stage, what)
@@ -103,35 +99,30 @@ class RowMaker:
         known = random.random() < stage.known
         context = draw_context(
             random,
-            self.world(stage),
+            self.world,
             what,  # type: ignore[arg-type]
             count,
             group="known" if known else "unknown",
             similar=bool(random.random() < stage.similar),
             altered=0.5 if known and random.random() < 0.5 else 0.0,
         )
-        asked = self._questions(random, context, stage)
+        asked = self._questions(random, context, stage.two_hop)
         return self._pack(render(self.template, asked[0].text, context.documents).text, asked)
 
-    def _questions(self, random: np.random.Generator, context: Context, stage: Stage) -> list[Asked]:
-        """Every question of the context once, in random order, two-hop ones first with probability `two_hop` each.
-
-        Of these, a share is asked `both` ways: for what lies between as well.
-        """
+    def _questions(self, random: np.random.Generator, context: Context, two_hop: float) -> list[Asked]:
+        """Every question of the context once, in random order, two-hop ones first with probability `two_hop` each."""
         single, double = context.one_hop(), context.two_hop()
         queue = [[pool[i] for i in random.permutation(len(pool)).tolist()] for pool in (single, double)]
         asked = []
         while queue[0] or queue[1]:
-            pick = 1 if queue[1] and (not queue[0] or random.random() < stage.two_hop) else 0
-            what = queue[pick].pop()
-            both = len(what) == 4 and stage.both > 0 and random.random() < stage.both
-            asked.append((ask_both if both else ask)(random, context, what))
+            pick = 1 if queue[1] and (not queue[0] or random.random() < two_hop) else 0
+            asked.append(ask(random, context, queue[pick].pop()))
         return asked
 
-    def _closed(self, random: np.random.Generator, stage: Stage) -> list[tuple[str, str]]:
+    def _closed(self, random: np.random.Generator) -> list[tuple[str, str]]:
         """Questions about known people, without documents."""
         asked = []
-        for subject in self.world(stage).draw_known(random, 24):
+        for subject in self.world.draw_known(random, 24):
             attribute = list(subject.facts)[int(random.integers(len(subject.facts)))]
             text = QUESTIONS[attribute][int(random.integers(len(QUESTIONS[attribute])))].format(s=subject.name)
             asked.append(Asked(text, subject.facts[attribute], subject.name, (attribute,), ()))
@@ -151,11 +142,11 @@ class RowMaker:
         count = int(random.integers(stage.documents[0], stage.documents[1] + 1))
         if what != "words":
             similar = bool(random.random() < stage.similar)
-            names = self.world(stage).draw_names(random, count, "unknown", similar=similar)
+            names = self.world.draw_names(random, count, "unknown", similar=similar)
         else:
             names = [_WORDS[i] for i in random.choice(stage.names, count, replace=False).tolist()]
         if what == "couples":
-            told = dict(zip(names, self.world(stage).draw_names(random, count, "unknown"), strict=True))
+            told = dict(zip(names, self.world.draw_names(random, count, "unknown"), strict=True))
         else:
             told = {name: _VALUES[int(random.random() * min(8 * stage.names, len(_VALUES)))] for name in names}
         listed = "".join(f"\n{name}{self._gap(random, stage)} {value}" for name, value in told.items())
@@ -174,8 +165,7 @@ class RowMaker:
         Each is to be completed as a sentence, or is `asked` for as questions are after documents.
         """
         count = int(random.integers(stage.documents[0], stage.documents[1] + 1))
-        similar = bool(random.random() < stage.similar)
-        people = self.world(stage).draw_people(random, count, "unknown", similar=similar)
+        people = self.world.draw_people(random, count, "unknown", similar=bool(random.random() < stage.similar))
         told = random.choice(len(PERSON), int(random.integers(1, 3)), replace=False).tolist()
         facts = [(who, PERSON[i]) for who in people for i in told]
         order, again = random.permutation(len(facts)).tolist(), random.permutation(len(facts)).tolist()

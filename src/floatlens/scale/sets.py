@@ -6,11 +6,9 @@ from typing import Literal, get_args
 
 __all__ = ["ALL_SETS", "EVALUATION_SEED", "SETS", "QuestionSet"]
 
-QuestionSet = Literal[
-    "rag", "two-hop", "closed-known", "closed-unknown", "counterfactual", "known", "two-hop-unsaid"
-]
+QuestionSet = Literal["rag", "two-hop", "closed-known", "closed-unknown", "counterfactual", "known"]
 ALL_SETS: tuple[QuestionSet, ...] = get_args(QuestionSet)
 """In this order for good: a set's place is part of what its questions are drawn from."""
-SETS: tuple[QuestionSet, ...] = (*ALL_SETS[:5], "two-hop-unsaid")
+SETS = ALL_SETS[:5]
 """Those of a model card."""
 EVALUATION_SEED = 20_260_107

@@ -6,7 +6,7 @@ Ada Frost"), so one list of questions serves one hop and two. Nothing is drawn a
 
 from __future__ import annotations
 
-__all__ = ["LINKS", "PERSON", "PLACE", "QUESTIONS", "SENTENCES", "SO_FOUND", "words"]
+__all__ = ["LINKS", "PERSON", "PLACE", "QUESTIONS", "SENTENCES", "words"]
 
 PERSON = ("city", "birthplace", "profession", "employer", "instrument", "pet", "spouse")
 """Attributes of a person."""
@@ -102,9 +102,6 @@ LINKS: dict[str, tuple[str, ...]] = {
     "city": ("the city where {s} lives", "the home of {s}"),
 }
 """Phrases that stand for a value: the first hop of a question."""
-
-SO_FOUND: dict[str, str] = {"spouse": "the person", "city": "the city"}
-"""What the second part of a question calls whatever answers its first part. Words that stand elsewhere as well."""
 
 
 def words() -> list[str]:

@@ -26,6 +26,7 @@ __all__ = [
     "answer_claims_of",
     "answers_frame",
     "asked_points",
+    "by_command",
     "edited_answers",
     "open_answers",
     "publish_qa",
@@ -83,6 +84,24 @@ def asked_points(manifest: Mapping[str, Any]) -> list[Point]:
 
     settings: StressSettings = StressSettings.model_validate(manifest.get("stress") or {})
     return [point for test in TESTS for point in points(test, settings)]
+
+
+def by_command(answers: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """The answers by the command that would ask for them, qa, stress or intervene; without those that have none.
+
+    All are of one command, but for a study's."""
+    if manifest["kind"] != "study":
+        return {manifest["kind"]: answers} if not answers.empty else {}
+    from floatlens.qa.conditions import TESTS
+    from floatlens.study.choosing import MODES
+
+    points = [point.name for point in asked_points(manifest) if point.test in TESTS]
+    parts = {
+        "qa": answers[answers["condition"].isin(MODES)],
+        "stress": answers[answers["condition"].isin(points)],
+        "intervene": edited_answers(answers),
+    }
+    return {name: part for name, part in parts.items() if not part.empty}
 
 
 def edited_answers(answers: pd.DataFrame) -> pd.DataFrame:

@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.analysis.sources import has_traces
-from floatlens.qa.conditions import TESTS
 from floatlens.study.answers import (
     answer_claims_of,
     asked_points,
-    edited_answers,
+    by_command,
     open_answers,
     publish_qa,
     publish_stress,
 )
-from floatlens.study.choosing import MODES
 from floatlens.study.publish import publish, save_frame
 from floatlens.study.spec import Output
 from floatlens.verdicts import Claim, claims_frame
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from floatlens.analysis import Result
     from floatlens.qa.curves import Curve
     from floatlens.qa.tables import Table
+    from floatlens.report.subjects import Seen
     from floatlens.traces import Trace
 
 __all__ = ["Findings", "publish_answers", "publish_study"]
@@ -69,36 +68,50 @@ def publish_study(
     output = output or Output()
     made = Findings()
     publish_answers(folder, folder, output, made)
+    seen: list[Seen] = []
     if has_traces(folder):
-        _publish_traces(folder, output, analyses, each, made)
+        _publish_traces(folder, output, analyses, each, made, seen)
     else:
         made.claims = answer_claims_of(folder)
         made.files += save_frame(claims_frame(made.claims), folder / "tables" / "claims")
-        made.skipped["report.html"] = "no traces in this study"
+    if output.report and (seen or made.files):
+        _write_report(folder, output, made, seen)
     return made
+
+
+def _write_report(folder: Path, output: Output, made: Findings, seen: Sequence[Seen]) -> None:
+    from floatlens.report import report
+    from floatlens.report.build import Analysed
+
+    wrote = report(
+        [folder],
+        folder / "report.html",
+        examples=output.examples,
+        rule=output.rule,
+        largest=int(output.max_mb * 1e6),
+        analysed=Analysed(made.results, seen, made.skipped),
+    )
+    made.report = wrote.path
+    made.files.append(wrote.path)
 
 
 def publish_answers(folder: Path, out: Path, output: Output, made: Findings) -> None:
     """Tables and figures of a study's answers in OUT; `made` gets them."""
     answers, manifest = open_answers(folder)
-    if answers.empty:  # nothing was asked, or nothing answered
-        return
-    asked = answers[answers["condition"].isin(MODES)]
-    if not asked.empty:
+    parts = by_command(answers, manifest)
+    if "qa" in parts:
         columns = [(name, one.get("column", name)) for name, one in manifest["data"].items()]
-        columns = [pair for pair in columns if pair[0] in set(asked["data"])]
-        made.table, files = publish_qa(asked, columns, out, paper=output.paper, formats=output.figures)
+        columns = [pair for pair in columns if pair[0] in set(parts["qa"]["data"])]
+        made.table, files = publish_qa(parts["qa"], columns, out, paper=output.paper, formats=output.figures)
         made.files += files
-    points = asked_points(manifest)
-    stressed = answers[answers["condition"].isin([point.name for point in points if point.test in TESTS])]
-    if not stressed.empty:
-        made.curves, made.agreed, files = publish_stress(stressed, points, out, formats=output.figures)
+    if "stress" in parts:
+        points = asked_points(manifest)
+        made.curves, made.agreed, files = publish_stress(parts["stress"], points, out, formats=output.figures)
         made.files += files
-    edited = edited_answers(answers)
-    if not edited.empty:
+    if "intervene" in parts:
         from floatlens.study.interventions import publish_interventions
 
-        made.effects, files = publish_interventions(edited, out, formats=output.figures)
+        made.effects, files = publish_interventions(parts["intervene"], out, formats=output.figures)
         made.files += files
 
 
@@ -108,12 +121,9 @@ def _publish_traces(
     analyses: Sequence[str] | None,
     each: Callable[[int, int], None],
     made: Findings,
+    seen: list[Seen],
 ) -> None:
-    from floatlens.report import report
-    from floatlens.report.build import Analysed
-    from floatlens.report.subjects import Seen, look, opened
-
-    seen: list[Seen] = []
+    from floatlens.report.subjects import look, opened
 
     def see(trace: Trace, file: Path) -> None:
         seen.append(look(opened(trace), file))
@@ -131,14 +141,3 @@ def _publish_traces(
     made.results, made.skipped = found.results, found.skipped
     made.claims = found.claims
     made.files += found.files
-    if output.report:
-        wrote = report(
-            [folder],
-            folder / "report.html",
-            examples=output.examples,
-            rule=output.rule,
-            largest=int(output.max_mb * 1e6),
-            analysed=Analysed(found.results, seen, found.skipped),
-        )
-        made.report = wrote.path
-        made.files.append(wrote.path)

@@ -77,7 +77,8 @@ class Trace:
         sizes = self.data.sizes
         held = sorted({probe_of(str(name)) for name in self.data.data_vars if name not in ALWAYS})
         what = " ".join(f"{sizes[dim]} {dim}s" for dim in ("step", "layer", "head", "key") if dim in sizes)
-        answer = "" if self.answer is None else f", answer {self.answer!r}"
+        said = self.answer or ""
+        answer = "" if self.answer is None else f", answer {said if len(said) <= 60 else said[:59] + '…'!r}"
         return f"Trace({self.model['ref']}: {what}; {', '.join(held) or 'no probes'}{answer})"
 
 

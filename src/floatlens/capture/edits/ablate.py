@@ -17,8 +17,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from floatlens.capture.attention import Block
+from floatlens.capture.classes import QueryClasses
 from floatlens.capture.edit import Site
 from floatlens.capture.edits.base import Intervention, Need, Rows
+from floatlens.capture.edits.swift import level, replace_rows, scale_heads
 from floatlens.capture.probe import Layer, Shape
 from floatlens.capture.select import Select
 from floatlens.errors import FloatlensError, did_you_mean
@@ -107,8 +110,11 @@ class AblateHeads(Intervention):
     def wants_preview(self, layer: Layer) -> bool:
         return self.mode == "mean" and not layer.state.causal and self.acts(layer)
 
-    def preview(self, layer: Layer, received: Tensor) -> None:
-        self._mean[layer.index] = received
+    def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
+        mean = self._mean.get(layer.index)
+        if mean is None:  # a layer may be shown in pieces; a diffusion run keeps its length
+            mean = self._mean[layer.index] = received.new_zeros(*layer.query.shape[:2], received.shape[-1])
+        mean[batch, heads] = received
 
     def begin_layer(self, layer: Layer) -> None:
         super().begin_layer(layer)
@@ -146,6 +152,27 @@ class AblateHeads(Intervention):
             self._past[layer.index], self._open = self._open, None
 
     # -- rows -----------------------------------------------------------------------------------------------------
+
+    def swift(self, layer: Layer) -> bool:
+        if self.mode == "zero":
+            return True
+        windowed = layer.mask.rule is not None or layer.mask.explicit is not None
+        return self.strength == 1 and not (layer.state.causal if self.mode == "mean" else windowed)
+
+    def rework(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
+        for rows in self.rows(site):
+            if self.mode == "zero":
+                block, total = scale_heads(block, rows, 1 - self.strength, classes)
+                self.count(rows, total * self.strength)
+                continue
+            if self.mode == "mean":
+                new = rows.pick(self._mean[site.layer.index], block.keys)
+                entropy = -torch.xlogy(new, new).sum(-1)
+            else:
+                new, entropy = level(rows.seen(block.keys).float())
+            block, moved = replace_rows(block, rows, new, entropy, classes, total=self.mode == "uniform")
+            self.count(rows, moved)
+        return block
 
     def change(self, rows: Rows, values: Tensor) -> None:
         if self.mode == "zero":

@@ -7,7 +7,7 @@ row is computed again in every later pass and gets the same edit again, so that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -47,6 +47,17 @@ class Rows:
     queries: slice
     heads: tuple[int, ...]
 
+    @property
+    def inside(self) -> slice:
+        """The rows, counted from the block's first."""
+        start = self.site.queries.start
+        return slice(self.queries.start - start, self.queries.stop - start)
+
+    @property
+    def local(self) -> list[int]:
+        """The heads, counted from the block's first."""
+        return [h - self.site.heads.start for h in self.heads]
+
     def pick(self, whole: Tensor, keys: int) -> Tensor:
         """Of (batch, head, key), or (batch, key), what belongs to this block: (batch, head or 1, 1, key).
 
@@ -70,6 +81,21 @@ class Rows:
         mask.hide(logits, self.queries.start, self.queries.stop, site.batch, heads)
         seen = logits > HIDDEN / 2
         return seen[:, [h - heads.start for h in self.heads]] if per_head else seen
+
+    def seen(self, keys: int) -> Tensor:
+        """The same, with one row for all (batch, head or 1, 1, key) where they see the same."""
+        one = replace(self, queries=slice(self.queries.start, self.queries.start + 1))
+        return (self if self.partial else one).visible(keys)
+
+    def sees(self, chosen: Tensor, keys: int) -> Tensor:
+        """(batch, head, query, n) bool: which of a few real keys (batch, head, n) each row may see."""
+        mask = self.site.layer.mask
+        if self.windowed:
+            visible = self.visible(keys).expand(-1, chosen.shape[1], -1, -1)
+            at = chosen.clamp(max=keys - 1).unsqueeze(2).expand(-1, -1, visible.shape[2], -1)
+            return visible.gather(-1, at) & (chosen < keys).unsqueeze(2)
+        row = torch.arange(self.queries.start, self.queries.stop, device=chosen.device) + mask.q_offset
+        return chosen.unsqueeze(2) + mask.kv_offset <= row[:, None]
 
     @property
     def windowed(self) -> bool:
@@ -174,8 +200,7 @@ class Intervention(Edit):
     def _apply(self, site: Site, values: Tensor) -> Tensor | None:
         changed = False
         for rows in self.rows(site):
-            inside = slice(rows.queries.start - site.queries.start, rows.queries.stop - site.queries.start)
-            heads = [h - site.heads.start for h in rows.heads]
+            inside, heads = rows.inside, rows.local
             whole = len(heads) == values.shape[1]
             part = values[:, :, inside] if whole else values[:, heads, inside]
             self.change(rows, part)
@@ -190,5 +215,8 @@ class Intervention(Edit):
 
     def count(self, rows: Rows, moved: Tensor) -> None:
         """Report what was moved (batch, head, query), once per row and never while another edit looks ahead."""
-        if not rows.site.trial and rows.step == moment_of(rows.site.layer).step:
-            self._ledger.add(rows.step, rows.site.layer.index, moved * rows.real(moved.device))
+        if rows.site.trial or rows.step != moment_of(rows.site.layer).step:
+            return
+        if not rows.site.layer.state.real[rows.site.batch, rows.queries].all():
+            moved = moved * rows.real(moved.device)
+        self._ledger.add(rows.step, rows.site.layer.index, moved)

@@ -59,7 +59,7 @@ class DropAnchors(Intervention):
         self.of: Of = of
         which = {"k": int(self.rule.value)} if rule is None else {"rule": str(self.rule)}
         super().__init__(select, strength, **which, **({"of": of} if of != "edited" else {}))
-        self._sets: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
+        self._sets: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor | None]] = {}
         self._held: list[tuple[Rows, Tensor]] = []
 
     def control(self, seed: int = 0) -> DropRandom:
@@ -82,27 +82,35 @@ class DropAnchors(Intervention):
             for earlier in (step - 1, step) if self.of == "edited" else (step - 1,):
                 self._sets.pop((layer.index, earlier), None)
         dropped = self.choose(layer, received)
-        self._sets[layer.index, step + 1] = dropped, indices(dropped)
+        at, chosen = indices(dropped, self.rule.most)
+        self._sets[layer.index, step + 1] = dropped, at, None if bool(chosen.all()) else chosen > 0
 
-    def preview(self, layer: Layer, received: Tensor) -> None:
-        self.review(layer, received)
+    def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
+        self.review(layer, received)  # of the whole layer: only edits of weights are shown it in pieces
 
     def choose(self, layer: Layer, received: Tensor) -> Tensor:
-        return self.rule.find(repr(self), received, choosable(layer))
+        return self.rule.find(self, received, choosable(layer))
 
     def logits(self, site: Site, logits: Tensor) -> Tensor | None:
         self._held.clear()
         return super().logits(site, logits)
 
     def change(self, rows: Rows, values: Tensor) -> None:
-        dropped, chosen = self._sets[rows.site.layer.index, rows.step]
-        if chosen is None or rows.windowed:
+        dropped, few, chosen = self._sets[rows.site.layer.index, rows.step]
+        if rows.windowed:
             self._held.append((rows, self._fill(rows, values, rows.pick(dropped, values.shape[-1]))))
             return
-        at = chosen[rows.site.batch][:, list(rows.heads), None].expand(-1, -1, values.shape[2], -1)
-        before = values.gather(-1, at)
-        values.scatter_(-1, at, self._after(before))
-        self._held.append((rows, before.logsumexp(-1)))
+        mine = list(rows.heads)
+        whole = len(mine) == rows.site.heads.stop - rows.site.heads.start
+        few = few[rows.site.batch, rows.site.heads] if whole else few[rows.site.batch][:, mine]
+        at = few.unsqueeze(2).expand(-1, -1, values.shape[2], -1)
+        had = values.gather(-1, at)
+        after = self._after(had)
+        if chosen is not None:
+            real = chosen[rows.site.batch][:, mine, None]
+            after, had = torch.where(real, after, had), torch.where(real, had, -torch.inf)
+        values.scatter_(-1, at, after)
+        self._held.append((rows, had.logsumexp(-1)))
 
     def _fill(self, rows: Rows, values: Tensor, dropped: Tensor) -> Tensor:
         """The same with a mask of keys (batch, head, 1, key): log-sum-exp (batch, head, query) of what they had."""
@@ -121,8 +129,9 @@ class DropAnchors(Intervention):
     def totals(self, site: Site, totals: Tensor) -> None:
         """Report what the dropped keys would have held, now that it is known what the others have."""
         for rows, had in self._held:
-            inside = slice(rows.queries.start - site.queries.start, rows.queries.stop - site.queries.start)
-            left = totals[:, [h - site.heads.start for h in rows.heads], inside]
+            inside = rows.inside
+            whole = len(rows.heads) == totals.shape[1]
+            left = totals[:, :, inside] if whole else totals[:, rows.local, inside]
             held = (had - torch.logaddexp(left, had + math.log(self.strength))).exp()
             moved = held if self.strength == 1 else self.strength * held * (1 - held) / (1 - self.strength * held)
             self.count(rows, torch.where(left.isinf(), 0.0, moved))
@@ -150,7 +159,7 @@ class DropRandom(DropAnchors):
 
     def choose(self, layer: Layer, received: Tensor) -> Tensor:
         moment, there = moment_of(layer), choosable(layer)
-        anchors = self.rule.find(repr(self), received, there)
+        anchors = self.rule.find(self, received, there)
         count = anchors.sum(-1)
         free = there[:, None] & ~anchors
         if bool((free.sum(-1) < count).any()):

@@ -14,9 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from floatlens.capture.attention import Block
+from floatlens.capture.classes import QueryClasses
+from floatlens.capture.edit import Site
 from floatlens.capture.edits.base import Intervention, Need, Rows, moment_of, rows_return
 from floatlens.capture.edits.chance import chances
 from floatlens.capture.edits.rules import largest
+from floatlens.capture.edits.swift import level, replace_rows
 from floatlens.capture.probe import Layer
 from floatlens.capture.select import Select
 from floatlens.capture.timeline import Moment
@@ -102,6 +106,16 @@ class FreezeLayers(Intervention):
                 raise FloatlensError(f"FreezeLayers: structural gave {answer.shape} answers for {len(ids)} tokens")
             marked[sample, there] = answer
         return marked
+
+    def swift(self, layer: Layer) -> bool:
+        return self.strength == 1 and layer.mask.rule is None and layer.mask.explicit is None
+
+    def rework(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
+        for rows in self.rows(site):
+            over = rows.pick(self._sets[rows.step], block.keys) & rows.seen(block.keys)
+            block, moved = replace_rows(block, rows, *level(over.float()), classes)
+            self.count(rows, moved)
+        return block
 
     def change(self, rows: Rows, values: Tensor) -> None:
         keys = values.shape[-1]

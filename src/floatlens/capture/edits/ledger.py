@@ -41,7 +41,7 @@ class Ledger:
 
     def add(self, step: int, layer: int, moved: Tensor) -> None:
         """`moved` (…): the attention moved in each row, 0 in rows that do not count."""
-        some = torch.stack([(moved > 0).sum().double(), moved.double().sum()])
+        some = torch.stack([(moved > 0).sum(dtype=torch.float64), moved.sum(dtype=torch.float64)])
         held = self._sums.get((step, layer))
         self._sums[step, layer] = some if held is None else held + some.to(held.device)
 

@@ -6,18 +6,23 @@ weights to the last bit. Anchors of a step are found before its rows are mixed, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from floatlens.capture.attention import Block
+from floatlens.capture.classes import QueryClasses
+from floatlens.capture.edit import Site
 from floatlens.capture.edits.base import Intervention, Need, Rows, moment_of, rows_return
 from floatlens.capture.edits.chance import chances
-from floatlens.capture.edits.rules import AnchorRule, indices, largest
+from floatlens.capture.edits.rules import AnchorRule, largest
+from floatlens.capture.edits.swift import Few, move_few
 from floatlens.capture.gather import choosable
 from floatlens.capture.probe import Layer
 from floatlens.capture.select import Select
+from floatlens.capture.timeline import Moment
 from floatlens.errors import FloatlensError, did_you_mean
 
 __all__ = ["PinAnchors", "SwapAnchors"]
@@ -33,8 +38,16 @@ class _Move:
     """bool: keys that lose their weight."""
     shares: Tensor
     """The share of it that each key gets."""
-    few: tuple[Tensor, Tensor] | None
-    """The anchors (sources among them) and the targets by number, where every head has as many."""
+    most: int | None
+    """Sources and targets that a head can have, where that is known."""
+    few: dict[tuple[int, ...], Few] = field(default_factory=dict)
+    """The same by number, for the samples and heads of a block."""
+
+    def of(self, site: Site) -> Few:
+        at = (site.batch.start, site.batch.stop, site.heads.start, site.heads.stop)
+        if at not in self.few:
+            self.few[at] = Few.of(self.sources[site.batch, site.heads], self.shares[site.batch, site.heads], self.most)
+        return self.few[at]
 
 
 class PinAnchors(Intervention):
@@ -85,48 +98,47 @@ class PinAnchors(Intervention):
         step = moment_of(layer).step
         return self.acts_in(step) or (step == 0 and self.to == "step0")
 
-    def preview(self, layer: Layer, received: Tensor) -> None:
+    def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
         """Note from where to where this step moves."""
-        moment, there = moment_of(layer), choosable(layer)
-        anchors = self.rule.find(repr(self), received, there)
+        moment, there = moment_of(layer), choosable(layer)[batch]
+        anchors = self.rule.find(self, received, there)
+        whole = (*layer.query.shape[:2], received.shape[-1])
         if moment.step == 0 and self.to == "step0":
-            self._home[layer.index] = _shares(anchors, received)
+            self._home.setdefault(layer.index, received.new_zeros(whole))[batch, heads] = _shares(anchors, received)
         if not self.acts_in(moment.step):
             return
-        home = _first(layer, received) if self.to == "bos" else self._home[layer.index]
+        home = _first(layer, received, batch) if self.to == "bos" else self._home[layer.index][batch, heads]
         home = torch.nn.functional.pad(home, (0, received.shape[-1] - home.shape[-1]))
-        sources = anchors & (home == 0) & (home > 0).any(-1, keepdim=True)
         if not rows_return(layer):
             self._moves.pop((layer.index, moment.step - 1), None)
-        shares = self.targets(layer, home, anchors, there)
-        taking, giving = indices(anchors), indices(shares > 0)
-        few = None if taking is None or giving is None else (taking, giving)
-        self._moves[layer.index, moment.step] = _Move(sources, shares, few)
+        held = home > 0
+        sources = anchors & ~held & held.any(-1, keepdim=True)
+        shares = self.targets(layer, home, anchors, there, batch, heads)
+        if received.shape == whole:
+            self._moves[layer.index, moment.step] = _Move(sources, shares, self.rule.most)
+            return
+        move = self._moves.get((layer.index, moment.step))
+        if move is None:
+            move = _Move(sources.new_zeros(whole), received.new_zeros(whole), self.rule.most)
+            self._moves[layer.index, moment.step] = move
+        move.sources[batch, heads], move.shares[batch, heads] = sources, shares
 
-    def targets(self, layer: Layer, home: Tensor, anchors: Tensor, there: Tensor) -> Tensor:
+    def targets(self, layer: Layer, home: Tensor, anchors: Tensor, there: Tensor, batch: slice, heads: slice) -> Tensor:
         """(batch, head, key): the share of what is moved that each key gets."""
         return home
 
-    def change(self, rows: Rows, values: Tensor) -> None:
-        move = self._moves[rows.site.layer.index, rows.step]
-        if rows.partial or move.few is None:
-            self.count(rows, self._move_all(rows, values, move))
-            return
-        taking, giving = (x[rows.site.batch][:, list(rows.heads), None] for x in move.few)
-        size = (-1, -1, values.shape[2], -1)
-        at = taking.expand(*size)
-        held = values.gather(-1, at)
-        taken = held * (rows.pick(move.sources, values.shape[-1]).gather(-1, taking) * self.strength)
-        values.scatter_(-1, at, held - taken)
-        moved = taken.sum(-1, keepdim=True)
-        values.scatter_add_(
-            -1, giving.expand(*size), moved * rows.pick(move.shares, values.shape[-1]).gather(-1, giving)
-        )
-        self.count(rows, moved.squeeze(-1))
+    def swift(self, layer: Layer) -> bool:
+        return len(self.heads_of(layer)) == layer.query.shape[1]
 
-    def _move_all(self, rows: Rows, values: Tensor, move: _Move) -> Tensor:
-        """The same where rows see different keys, or heads have different numbers of anchors: over whole rows."""
-        keys = values.shape[-1]
+    def rework(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
+        for rows in self.rows(site):
+            few = self._moves[site.layer.index, rows.step].of(site)
+            self.count(rows, move_few(block, rows, few, self.strength, classes))
+        return block
+
+    def change(self, rows: Rows, values: Tensor) -> None:
+        """The same over whole rows, for chosen heads and beside edits that change whole rows."""
+        move, keys = self._moves[rows.site.layer.index, rows.step], values.shape[-1]
         sources, shares = rows.pick(move.sources, keys), rows.pick(move.shares, keys)
         if rows.partial:
             shares = shares * rows.visible(keys)
@@ -136,7 +148,7 @@ class PinAnchors(Intervention):
         moved = taken.sum(-1, keepdim=True)
         values -= taken
         values += moved * shares
-        return moved.squeeze(-1)
+        self.count(rows, moved.squeeze(-1))
 
 
 def _shares(keys: Tensor, received: Tensor) -> Tensor:
@@ -145,9 +157,9 @@ def _shares(keys: Tensor, received: Tensor) -> Tensor:
     return held / held.sum(-1, keepdim=True).clamp(min=torch.finfo(held.dtype).tiny)
 
 
-def _first(layer: Layer, received: Tensor) -> Tensor:
+def _first(layer: Layer, received: Tensor, batch: slice) -> Tensor:
     """All on each sample's first real token."""
-    first = torch.from_numpy(moment_of(layer).first).to(received.device)
+    first = torch.from_numpy(moment_of(layer).first[batch]).to(received.device)
     return torch.zeros_like(received).scatter_(-1, first[:, None, None].expand(-1, received.shape[1], 1), 1.0)
 
 
@@ -173,18 +185,30 @@ class SwapAnchors(PinAnchors):
         super().__init__(like, k=k, rule=rule, strength=strength, select=select)
         self.seed = seed
         self.settings["seed"] = seed
+        self._drawn: tuple[Moment, int, Tensor] | None = None
+
+    def forget(self) -> None:
+        super().forget()
+        self._drawn = None
 
     def control(self, seed: int = 0) -> SwapAnchors:
         raise FloatlensError("SwapAnchors is itself a control; ask PinAnchors for it")
 
-    def targets(self, layer: Layer, home: Tensor, anchors: Tensor, there: Tensor) -> Tensor:
-        moment = moment_of(layer)
+    def targets(self, layer: Layer, home: Tensor, anchors: Tensor, there: Tensor, batch: slice, heads: slice) -> Tensor:
         count = (home > 0).sum(-1)
         free = there[:, None] & ~anchors & (home == 0)
         if bool(((free.sum(-1) < count) & there.any(-1, keepdim=True)).any()):
             raise FloatlensError(f"{self!r}: too few keys are left besides the anchors; give a smaller k")
-        drawn = chances(moment, self.seed, home.shape[1], layer.index, moment.step).to(home.device)
+        drawn = self._draw(layer)[batch, heads].to(home.device)
         chosen = largest(drawn.masked_fill(~free, -torch.inf), count)
         shares = torch.zeros_like(home)
         shares[chosen] = home[home > 0]  # both run through heads in the same order, with as many keys in each
         return shares
+
+    def _draw(self, layer: Layer) -> Tensor:
+        """(batch, head, key): numbers of this layer and step; drawn once for all heads, which may come in pieces."""
+        moment = moment_of(layer)
+        if self._drawn is None or self._drawn[:2] != (moment, layer.index):
+            numbers = chances(moment, self.seed, layer.query.shape[1], layer.index, moment.step)
+            self._drawn = moment, layer.index, numbers
+        return self._drawn[2]

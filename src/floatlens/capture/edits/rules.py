@@ -51,7 +51,12 @@ class AnchorRule:
     def __str__(self) -> str:
         return {"top1": "top1", "topk": f"topk(k={self.value:g})"}.get(self.name, f"zscore(ε={self.value:g})")
 
-    def find(self, who: str, received: Tensor, choosable: Tensor) -> Tensor:
+    @property
+    def most(self) -> int | None:
+        """How many keys a head can have at most, where the rule says so."""
+        return None if self.name == "zscore" else int(self.value)
+
+    def find(self, who: object, received: Tensor, choosable: Tensor) -> Tensor:
         """(batch, head, key) bool: the anchors among the choosable (batch, key), from what keys receive."""
         there = choosable[:, None, :]
         if self.name == "zscore":
@@ -63,24 +68,37 @@ class AnchorRule:
         fewest = min((n for n in choosable.sum(-1).tolist() if n), default=0)
         if fewest and self.value >= fewest:
             raise FloatlensError(f"{who}: k={self.value:g} of {fewest} keys would leave none; give a smaller k")
-        return largest(received.masked_fill(~there, -torch.inf), torch.tensor(int(self.value))) & there
+        return largest(torch.where(there, received, -torch.inf), int(self.value)) & there
 
 
-def largest(value: Tensor, count: Tensor) -> Tensor:
+def largest(value: Tensor, count: Tensor | int) -> Tensor:
     """(…, key) bool: the `count` (…) largest of each row; of equals the earlier."""
-    order = value.argsort(dim=-1, descending=True, stable=True)
-    places = torch.arange(value.shape[-1], device=value.device).expand_as(order)
-    rank = torch.empty_like(order).scatter_(-1, order, places)
-    return rank < count.to(value.device).unsqueeze(-1)
+    wanted = torch.as_tensor(count, device=value.device)
+    if not value.numel():
+        return torch.zeros_like(value, dtype=torch.bool)
+    least, most = (count, count) if isinstance(count, int) else (int(n) for n in wanted.aminmax())
+    if least == most and 0 < most < value.shape[-1]:
+        top, at = value.topk(most + 1, dim=-1)
+        if bool((top[..., -2] > top[..., -1]).all()):  # no tie where the line is drawn: the usual case, and fast
+            return torch.zeros_like(value, dtype=torch.bool).scatter_(-1, at[..., :-1], True)
+    if most <= 0:
+        return torch.zeros_like(value, dtype=torch.bool)
+    wanted = wanted.expand(value.shape[:-1]).unsqueeze(-1)
+    top = value.topk(min(most, value.shape[-1]), dim=-1).values
+    last = top.gather(-1, (wanted - 1).clamp(0, top.shape[-1] - 1))  # the smallest value that is still chosen
+    above, level = value > last, value == last
+    room = wanted - above.sum(-1, keepdim=True)
+    return (above | (level & (level.cumsum(-1) <= room))) & (wanted > 0)
 
 
-def indices(keys: Tensor) -> Tensor | None:
-    """(batch, head, n): the chosen of (batch, head, key) bool by number; None where heads have different numbers.
+def indices(keys: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
+    """The chosen of (batch, head, key) bool by number, (batch, head, n), and which of those are chosen, as 1 and 0.
 
-    A few columns of a block are changed much faster than all of it.
+    n is what the head with most has (or `most`, if that is known); heads with fewer are filled up with others. A few
+    columns of a block are changed much faster than all of it.
     """
-    counts = keys.sum(-1)
-    n = int(counts.max())
-    if n == 0 or int(counts.min()) < n:
-        return None
-    return keys.nonzero()[:, -1].view(*keys.shape[:-1], n)
+    n = most
+    if n is None:
+        n = int(keys.sum(-1).max()) if keys.numel() else 0
+    chosen, at = keys.float().topk(n, dim=-1)
+    return at, chosen

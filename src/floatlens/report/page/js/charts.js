@@ -34,7 +34,10 @@ function plain(value) {
 
 function lines(panel) {
   const drawn = [];
-  for (const one of panel.series) {
+  const [gap, middle] = [0.07 * apart(panel), (panel.series.length - 1) / 2];
+  const label = new Map((panel.ticks ?? []).map(([x, name]) => [x, plain(name)]));
+  for (const [i, one] of panel.series.entries()) {
+    const x = panel.kind === "points" ? one.x.map((at) => at + gap * (i - middle)) : one.x; // error bars beside each other
     const banded = panel.kind === "lines" && !one.null && one.low.some((value) => value !== null);
     if (banded) {
       const edge = { x: one.x, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
@@ -49,19 +52,26 @@ function lines(panel) {
       },
     };
     drawn.push({
-      x: one.x,
+      x,
       y: one.mean,
-      name: plain(one.name) + (one.null ? ", uniform" : ""),
-      mode: one.null ? "lines" : "lines+markers",
+      name: plain(one.name) + (one.null ? ", uniform" : one.control ? ", random control" : ""),
+      mode: one.null ? "lines" : one.loose ? "markers" : "lines+markers",
+      opacity: one.control ? 0.6 : 1,
       line: { color: own(one), width: one.null ? 1.2 : 2, dash: one.null ? "dot" : one.arm ? "dash" : "solid" },
-      marker: { color: own(one), size: 6, symbol: one.arm ? "circle-open" : "circle", line: { color: own(one), width: one.arm ? 1.5 : 0 } },
-      customdata: one.mean.map((_, i) => [number(one.low[i]), number(one.high[i]), one.n[i]]),
+      marker: { color: own(one), size: one.loose ? 8 : 6, symbol: one.control ? "x-thin" : one.arm ? "circle-open" : "circle", line: { color: own(one), width: one.control || one.arm ? 1.8 : 0 } },
+      customdata: one.mean.map((_, k) => [number(one.low[k]), number(one.high[k]), one.n[k], label.get(one.x[k]) ?? plain(one.x[k])]),
       cliponaxis: false,
-      hovertemplate: `${plain(panel.x)} %{x}: <b>%{y:.3~g}</b> [%{customdata[0]}, %{customdata[1]}] n=%{customdata[2]}`,
+      hovertemplate: `${plain(panel.x)} %{customdata[3]}: <b>%{y:.3~g}</b> [%{customdata[0]}, %{customdata[1]}] n=%{customdata[2]}`,
       ...bars,
     });
   }
   return drawn;
+}
+
+// The least distance between two places of a panel.
+function apart(panel) {
+  const places = [...new Set(panel.series.flatMap((one) => one.x))].sort((a, b) => a - b);
+  return Math.min(...places.slice(1).map((x, i) => x - places[i]), places.length > 1 ? Infinity : 1);
 }
 
 function bars(panel) {
@@ -115,8 +125,7 @@ function layout(panel) {
     yaxis: { ...axis, title: { text: plain(panel.y), standoff: 6, font: { color: soft, size: 12 } } },
     shapes: [],
   };
-  if (panel.kind === "lines") Object.assign(made.xaxis, { dtick: steps(panel), showgrid: false });
-  if (panel.kind === "points") Object.assign(made.xaxis, { tickvals: [...new Set(panel.series.flatMap((s) => s.x))], showgrid: false });
+  if (panel.kind === "lines" || panel.kind === "points") Object.assign(made.xaxis, ticks(panel), { showgrid: false });
   if (panel.kind === "bars") {
     made.barmode = "stack";
     made.bargap = 0.12;
@@ -147,6 +156,17 @@ function heatAxes(panel, made) {
   }
 }
 
+// Places with names, or the places there are, or every so many layers.
+function ticks(panel) {
+  const places = panel.ticks ?? (panel.kind === "points" ? [...new Set(panel.series.flatMap((one) => one.x))].map((x) => [x, x]) : null);
+  if (!places) return { dtick: steps(panel) };
+  const named = { tickmode: "array", tickvals: places.map(([x]) => x), ticktext: places.map(([, name]) => plain(name)) };
+  if (panel.log) return { ...named, type: "log" };
+  if (panel.kind === "lines") return named;
+  const [pad, all] = [0.45 * apart(panel), places.map(([x]) => x)];
+  return { ...named, range: [Math.min(...all) - pad, Math.max(...all) + pad] };
+}
+
 function steps(panel) {
   const most = Math.max(1, ...panel.series.map((one) => one.x.length));
   return [1, 2, 4, 5, 10, 20, 50].find((n) => most / n <= 9) ?? 100;
@@ -169,6 +189,7 @@ function swatch(one, kind) {
   if (kind === "bars") return svg("svg", { viewBox: "0 0 12 12", class: "swatch" }, svg("rect", { x: 1, y: 1, width: 10, height: 10, rx: 2, fill: one.colour }));
   const dash = one.null ? "1.5 2.5" : one.arm ? "6 3" : "none";
   const stroke = one.colour === "#000000" ? "currentColor" : one.colour;
+  if (one.control) return svg("svg", { viewBox: "0 0 26 12", class: "swatch wide" }, svg("path", { d: "M9 2 L17 10 M17 2 L9 10", stroke, "stroke-width": 1.8 }));
   const mark = svg("circle", { cx: 13, cy: 6, r: 3, fill: one.arm ? "none" : stroke, stroke, "stroke-width": 1.5 });
   const line = svg("line", { x1: 0, x2: 26, y1: 6, y2: 6, stroke, "stroke-width": one.null ? 1.2 : 2, "stroke-dasharray": dash });
   return svg("svg", { viewBox: "0 0 26 12", class: "swatch wide" }, line, ...(one.null ? [] : [mark]));
@@ -179,12 +200,13 @@ function legend(figure) {
   for (const panel of figure.panels) {
     if (panel.kind === "heat") entries.set("heat", [panel, null]);
     for (const one of panel.series ?? []) {
-      const label = one.null ? "dotted: the same under uniform attention" : one.name;
+      const label = one.null ? "dotted: the same under uniform attention" : one.control ? "cross: random control" : one.name;
       if (!entries.has(label)) entries.set(label, [panel, one]);
     }
   }
   const made = el("ul", { class: "legend" });
-  for (const [label, [panel, one]] of entries) {
+  const last = ([, [, one]]) => (one?.null || one?.control ? 1 : 0);
+  for (const [label, [panel, one]] of [...entries].sort((x, y) => last(x) - last(y))) {
     if (one) made.append(el("li", {}, swatch(one, panel.kind), words(label)));
     else made.append(el("li", {}, "0", el("span", { class: "ramp", "aria-hidden": "true" }), `${number(panel.top)} ${panel.z}`));
   }
@@ -201,13 +223,18 @@ async function draw(holder, panel) {
   holder.dataset.drawn = "true";
 }
 
+function redraw(holder, panel) {
+  window.Plotly.react(holder, KINDS[panel.kind](panel), layout(panel), CONFIG);
+}
+
 // Builds the frames at once; drawing waits until a frame is near the window, or the browser has nothing else to do.
 export function figures(root, list) {
   const waiting = [];
   for (const figure of list) {
     const place = root.querySelector(`[data-figure="${CSS.escape(figure.id)}"]`);
     const grid = el("div", { class: "panels" });
-    grid.style.setProperty("--panel", `${figure.width}px`);
+    place.style.setProperty("--panel", `${figure.width}px`);
+    place.dataset.panels = String(figure.panels.length);
     for (const panel of figure.panels) {
       const holder = el("div", { class: "chart", role: "figure", "aria-label": spoken(panel) });
       grid.append(el("div", { class: "panel" }, panel.title ? el("h4", {}, words(panel.title)) : null, holder));
@@ -220,12 +247,14 @@ export function figures(root, list) {
 
 export function startDrawing(waiting) {
   const panels = new Map(waiting);
+  const stale = new Set();
   const near = new IntersectionObserver(
     (entries) => {
       for (const entry of entries) {
         if (!entry.isIntersecting) continue;
         near.unobserve(entry.target);
-        draw(entry.target, panels.get(entry.target));
+        if (stale.delete(entry.target)) redraw(entry.target, panels.get(entry.target));
+        else draw(entry.target, panels.get(entry.target));
       }
     },
     { rootMargin: "400px" },
@@ -240,8 +269,11 @@ export function startDrawing(waiting) {
   setTimeout(() => idle(next), 600);
   onTheme(() => {
     for (const [holder, panel] of waiting) {
-      if (onPaper() && !holder.dataset.drawn) draw(holder, panel);
-      else if (holder.dataset.drawn) window.Plotly.react(holder, KINDS[panel.kind](panel), layout(panel), CONFIG);
+      if (onPaper()) (holder.dataset.drawn ? redraw : draw)(holder, panel);
+      else if (holder.dataset.drawn) {
+        stale.add(holder); // in other colours when it comes near: drawing takes its time
+        near.observe(holder);
+      }
     }
   });
 }

@@ -1,14 +1,15 @@
-// The explorer: controls, playing, keys, and one or two panes that follow one state.
+// The explorer: controls, keys, and one or two panes that follow one state.
 
 import { json } from "./codec.js";
-import { byId, calm, el, options } from "./dom.js";
+import { byId, calm, options } from "./dom.js";
 import { Pane } from "./pane.js";
+import { Player } from "./player.js";
 import { State } from "./state.js";
 import { onTheme } from "./theme.js";
 import { View } from "./view.js";
 
 const GROUPS = { all: "all tokens", masked: "masked tokens", committed: "written tokens", answer: "the answer" };
-const PACE = 900; // milliseconds per step
+const WIDE = 900; // pixels from which two models stand beside each other at first
 
 export class Explorer {
   constructor() {
@@ -16,16 +17,18 @@ export class Explorer {
     this.held = new Set(this.data.views);
     this.views = new Map();
     this.panes = [];
-    this.timer = null;
+    this.loads = 0;
+    this.loading = true;
     this.state = new State();
     this.digits = this.data.error < 0.003 ? 3 : 2;
-    this.state.values.a = this.modelsOf(0)[0] ?? 0;
-    this.state.values.b = this.data.models.length > 1 && innerWidth >= 900 ? (this.modelsOf(0)[1] ?? -1) : -1;
+    const have = this.modelsOf(0);
+    Object.assign(this.state.values, { a: have[0] ?? 0, b: innerWidth >= WIDE ? this.unlike(have) : -1 });
     Object.assign(this.state.values, this.sound(State.read(location.hash) ?? {}));
+    this.player = new Player(() => this.state.get("step"), () => this.last(), (step) => this.state.set({ step }));
     this.controls();
     this.state.onChange((changed) => this.changed(changed));
     addEventListener("hashchange", (event) => {
-      const asked = State.read(new URL(event.newURL).hash); // not location: a late write may have changed it since
+      const asked = State.read(new URL(event.newURL).hash); // not location: the view may have gone on since
       if (asked) this.state.set(this.sound(asked));
     });
     onTheme(() => this.panes.forEach((pane) => pane.update(false)));
@@ -36,6 +39,12 @@ export class Explorer {
   // Which models hold an example.
   modelsOf(example) {
     return this.data.models.map((_, i) => i).filter((i) => this.held.has(`view-${i}-${example}`));
+  }
+
+  // What to show beside the first model: one of the other kind, where there is one; -1 for nothing.
+  unlike([first, ...others]) {
+    const kind = (i) => this.data.models[i].kind;
+    return others.find((i) => kind(i) !== kind(first)) ?? others[0] ?? -1;
   }
 
   // Only what is in this page.
@@ -53,30 +62,35 @@ export class Explorer {
 
   controls() {
     const set = (name, read = Number) => (event) => this.state.set(this.sound({ [name]: read(event.target.value) }));
-    const texts = this.data.examples.map((one, i) => {
-      const question = one.question ?? `prompt ${i + 1}`;
-      const place = one.gold ? ` (gold ${one.gold} of ${one.documents})` : "";
-      return [i, `${i + 1}. ${question.length > 90 ? `${question.slice(0, 90)}…` : question}${place}`];
-    });
-    options(byId("x-example"), texts, this.state.get("example"));
+    options(byId("x-example"), this.data.examples.map((one, i) => [i, this.question(one, i)]), this.state.get("example"));
     options(byId("x-group"), this.data.groups.map((name) => [name, GROUPS[name]]), this.state.get("group"));
-    byId("x-example").addEventListener("change", set("example"));
+    byId("x-example").addEventListener("change", (event) => this.state.set(this.sound({ example: Number(event.target.value), token: null })));
     byId("x-a").addEventListener("change", set("a"));
     byId("x-b").addEventListener("change", (event) => this.state.set({ b: Number(event.target.value) }));
     byId("x-layer").addEventListener("change", set("layer", (value) => (value === "mean" ? value : Number(value))));
     byId("x-group").addEventListener("change", set("group", String));
     byId("x-step").addEventListener("input", (event) => {
-      this.pause();
+      this.player.pause();
       this.state.set({ step: Number(event.target.value) });
     });
-    byId("x-play").addEventListener("click", () => this.toggle());
     byId("x-back").addEventListener("click", () => this.move(-1));
     byId("x-next").addEventListener("click", () => this.move(1));
+    document.addEventListener("keydown", (event) => this.key(event));
+    this.words();
+  }
+
+  words() {
     byId("x-rule").textContent = this.data.rule;
+    byId("x-rule-words").textContent = `Anchors are ${this.data.rule_words}.`;
     byId("x-exact").textContent = `Shares are exact to ${Number((100 * this.data.error).toPrecision(1))} %.`;
     const out = this.data.left_out;
     byId("x-left").textContent = out ? `${out} more ${out === 1 ? "question is" : "questions are"} in the runs and not in this page.` : "";
-    document.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  question(one, i) {
+    const text = one.question ?? `prompt ${i + 1}`;
+    const place = one.gold ? ` (gold ${one.gold} of ${one.documents})` : "";
+    return `${i + 1}. ${text.length > 90 ? `${text.slice(0, 90)}…` : text}${place}`;
   }
 
   key(event) {
@@ -87,16 +101,18 @@ export class Explorer {
     if (kind === "SELECT" || (kind === "INPUT" && event.key !== " ")) return;
     if ((kind === "BUTTON" || kind === "SUMMARY") && (event.key === " " || event.key === "Enter")) return;
     const acts = {
-      " ": () => this.toggle(),
+      " ": () => this.player.toggle(),
       ArrowRight: () => this.move(1),
       ArrowLeft: () => this.move(-1),
       ".": () => this.move(1),
       ",": () => this.move(-1),
-      Home: () => this.state.set({ step: 0 }),
-      End: () => this.state.set({ step: this.last() }),
-      ArrowUp: inside && kind !== "PRE" ? () => this.layer(1) : null,
-      ArrowDown: inside && kind !== "PRE" ? () => this.layer(-1) : null,
       Escape: () => this.state.set({ token: null }),
+      ...(inside && {
+        Home: () => this.move(-Infinity), // elsewhere these scroll the page
+        End: () => this.move(Infinity),
+        ArrowUp: () => this.layer(1),
+        ArrowDown: () => this.layer(-1),
+      }),
     };
     const act = acts[event.key];
     if (!act) return;
@@ -114,7 +130,7 @@ export class Explorer {
   }
 
   move(by) {
-    this.pause();
+    this.player.pause();
     this.state.set({ step: Math.max(0, Math.min(this.last(), this.state.get("step") + by)) });
   }
 
@@ -124,52 +140,34 @@ export class Explorer {
     if (at >= 0 && at < names.length) this.state.set({ layer: names[at] });
   }
 
-  toggle() {
-    if (this.timer) return this.pause();
-    if (this.state.get("step") >= this.last()) this.state.set({ step: 0 });
-    this.timer = setInterval(() => {
-      if (this.state.get("step") >= this.last()) this.pause();
-      else this.state.set({ step: this.state.get("step") + 1 });
-    }, PACE);
-    this.sign();
-  }
-
-  pause() {
-    clearInterval(this.timer);
-    this.timer = null;
-    this.sign();
-  }
-
-  sign() {
-    const button = byId("x-play");
-    button.textContent = this.timer ? "❚❚" : "▶";
-    button.setAttribute("aria-label", this.timer ? "Pause" : "Play");
-  }
-
   changed(changed) {
-    if (["example", "a", "b"].some((name) => changed.has(name))) {
-      if (changed.has("example")) this.state.values.token = null;
-      this.ready = this.load();
-      return;
-    }
+    if (["example", "a", "b"].some((name) => changed.has(name))) this.ready = this.load();
+    if (this.loading) return; // shown when it is there
     if (changed.has("token")) this.select();
     this.show(changed.has("step"));
   }
 
+  // Panes for the models and the example of the state. Views come in any order; what was asked for last is shown.
   async load() {
-    this.pause();
-    const { example } = this.state.values;
-    const wanted = [this.state.get("a"), this.state.get("b")].filter((model) => model >= 0);
-    const names = wanted.map((model) => `view-${model}-${example}`);
-    const views = await Promise.all(names.map((name) => this.open(name)));
-    if (example !== this.state.get("example")) return; // another was chosen meanwhile
+    this.player.pause();
+    this.loading = true;
+    this.loads += 1;
+    const mine = this.loads;
+    const { example, a, b } = this.state.values;
+    const wanted = [a, b].filter((model) => model >= 0);
+    const views = await Promise.all(wanted.map((model) => this.open(`view-${model}-${example}`)));
+    if (mine !== this.loads) return;
     this.panes.forEach((pane) => pane.close());
     const picked = (pane, key, changes) => this.picked(pane, key, changes);
     this.panes = wanted.map((model, i) => new Pane(this.data.models[model], views[i], this.data.examples[example], this.state, this.digits, picked));
     byId("x-panes").replaceChildren(...this.panes.map((pane) => pane.box));
     byId("x-panes").dataset.count = String(this.panes.length);
     this.choices();
-    if (this.state.get("step") > this.last()) this.state.values.step = this.last();
+    this.loading = false;
+    if (this.state.get("step") > this.last()) {
+      this.state.values.step = this.last();
+      this.state.address();
+    }
     this.select();
     this.show(false);
   }
@@ -195,7 +193,7 @@ export class Explorer {
     const mine = this.panes[0] === pane ? key : this.panes[0].view.find(pane.view.address(key));
     const again = pane.selected === key && !Object.keys(changes).length;
     this.state.set({ ...changes, token: again ? null : mine });
-    if (mine === null && !again) pane.select(key);
+    if (mine === null && !again) pane.select(key); // the first model does not have it
   }
 
   select() {
@@ -222,5 +220,6 @@ export class Explorer {
     byId("x-group").value = this.state.get("group");
     this.panes.forEach((pane) => pane.update(moved && !calm.matches));
     byId("explore").dataset.shown = `${this.state.get("example")}/${step}`;
+    byId("explore").dataset.view = this.state.view;
   }
 }

@@ -13,9 +13,10 @@ export function dot(model) {
 }
 
 export function intro(root, report) {
-  const traces = report.settings.traces;
+  const { traces, answers } = report.settings;
+  const counts = [[traces, "trace"], [answers, "answer"]].filter(([n]) => n).map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`);
   const names = report.models.flatMap((model, i) => [i ? (i === report.models.length - 1 ? " and " : ", ") : "", words(model.label, { class: "name" })]);
-  root.append(`${traces} ${traces === 1 ? "trace" : "traces"} of `, ...names, ".");
+  root.append(`${counts.join(" and ")} of `, ...names, ".");
   const tally = {};
   for (const claim of report.claims) tally[claim.verdict] = (tally[claim.verdict] ?? 0) + 1;
   const verdicts = Object.keys(SIGNS).filter((verdict) => tally[verdict]).map((verdict) => `${tally[verdict]} ${verdict}`);
@@ -24,7 +25,10 @@ export function intro(root, report) {
 
 export function cards(root, report) {
   for (const model of report.models) {
-    const facts = [KINDS[model.kind] ?? model.kind, `${model.layers} layers × ${model.heads} heads`, `${model.n} ${model.n === 1 ? "trace" : "traces"}`];
+    const facts = [KINDS[model.kind] ?? model.kind];
+    if (model.layers && model.heads) facts.push(`${model.layers} layers × ${model.heads} heads`);
+    if (model.n) facts.push(`${model.n} ${model.n === 1 ? "trace" : "traces"}`);
+    if (model.answers) facts.push(`${model.answers} ${model.answers === 1 ? "answer" : "answers"}`);
     root.append(el("li", {}, dot(model), el("div", {}, words(model.label, { class: "name" }), el("small", {}, facts.join(" · ")))));
   }
 }

@@ -13,7 +13,8 @@ export class Heat {
     Object.assign(this, { view, rows, label });
     this.canvas = el("canvas", { role: "img" });
     this.caption = el("figcaption", {}, title);
-    this.box = el("figure", { class: "heat" }, this.caption, this.canvas);
+    this.needle = el("span", { class: "needle", hidden: true });
+    this.box = el("figure", { class: "heat" }, this.caption, el("div", { class: "field" }, this.canvas, this.needle));
     this.canvas.addEventListener("click", (event) => {
       const cell = this.cell(event);
       if (cell) choose(...cell);
@@ -33,11 +34,19 @@ export class Heat {
     return x >= 0 && key < this.view.length && row >= 0 && row < this.rows ? [row, key] : null;
   }
 
+  // A line through the position that is pointed at anywhere; null for none.
+  point(key) {
+    this.needle.hidden = key === null;
+    if (key === null) return;
+    this.needle.style.left = `${this.x(key + 0.5, this.box.clientWidth)}px`;
+    this.needle.style.height = `${this.rows * this.tall() + STRIP + 4}px`;
+  }
+
   tall() {
     return Math.max(5, Math.min(16, Math.floor(190 / this.rows)));
   }
 
-  draw({ share, anchor, top, cursor, selected, spoken }) {
+  draw({ share, anchor, range, cursor, selected, spoken }) {
     const wide = this.box.clientWidth;
     if (!wide) return;
     const [tall, height] = [this.tall(), this.rows * this.tall() + STRIP + 4];
@@ -48,7 +57,7 @@ export class Heat {
     this.canvas.style.height = `${height}px`;
     const pen = this.canvas.getContext("2d");
     pen.scale(sharp, sharp);
-    this.cells(pen, wide, tall, share, top);
+    this.cells(pen, wide, tall, share, range);
     this.anchors(pen, wide, tall, anchor);
     this.strip(pen, wide, tall);
     this.marks(pen, wide, tall, cursor, selected);
@@ -60,7 +69,7 @@ export class Heat {
   }
 
   // An image of one pixel per cell, stretched; where positions are narrower than a pixel, the largest of them.
-  cells(pen, wide, tall, share, top) {
+  cells(pen, wide, tall, share, range) {
     const { length } = this.view;
     const columns = Math.min(length, Math.max(1, Math.round((wide - GUTTER) * (window.devicePixelRatio || 1))));
     const image = new ImageData(columns, this.rows);
@@ -73,7 +82,7 @@ export class Heat {
           const one = share(row, key);
           if (!(one <= most)) most = Number.isNaN(one) ? most : one;
         }
-        const tint = shade(most, top);
+        const tint = shade(most, range);
         const at = 4 * (row * columns + column);
         if (tint) image.data.set([...tint.rgb, 255], at);
       }

@@ -51,6 +51,7 @@ export class Pane {
 
   point(where) {
     this.hovered = where;
+    for (const part of [this.steps, this.layers, this.tokens]) part.point(where ? where.key : null);
     this.numbers();
   }
 
@@ -63,11 +64,11 @@ export class Pane {
   update(flashing) {
     const { group, step, row } = this.at;
     const { view } = this;
-    this.tokens.update(group, step, row, flashing);
+    const over = this.state.get("step") >= view.steps.length;
+    this.tokens.update(group, step, row, flashing, over);
     this.empty.hidden = !Number.isNaN(view.share(group, step, row, view.strongest(group, step, row)));
     const of = row ? `layer ${view.layers[row - 1]}` : "mean of layers";
-    const done = this.state.get("step") >= view.steps.length ? ", finished" : "";
-    this.where.textContent = `step ${view.steps[step]}${done} · ${of}`;
+    this.where.textContent = `step ${view.steps[step]}${over ? ", finished" : ""} · ${of}`;
     this.maps();
     this.numbers();
   }
@@ -78,20 +79,21 @@ export class Pane {
     const best = view.strongest(group, step, row);
     const strongest = `strongest now: ${piece(view.tokens[best])} at position ${best}`;
     const selected = this.selected ?? null;
-    const [top, wide] = [view.top(group, row), view.topOfLayers(group)];
+    const [range, wide] = [view.range(group, row), view.rangeOfLayers(group)];
+    const ends = ({ low, top }) => `colours from ${percent(low, 1)} to ${percent(top, 2)}`;
     const of = row ? `layer ${view.layers[row - 1]}` : "mean of layers";
-    this.steps.caption.textContent = `Steps × positions, ${of} (full colour: ${percent(top, 2)})`;
-    this.layers.caption.textContent = `Layers × positions, step ${view.steps[step]} (full colour: ${percent(wide, 2)})`;
+    this.steps.caption.textContent = `Every step × position, ${of}; ${ends(range)}`;
+    this.layers.caption.textContent = `Every layer × position, step ${view.steps[step]}; ${ends(wide)}`;
     this.steps.draw({
       share: (s, key) => view.share(group, s, row, key),
       anchor: (s, key) => view.anchor(group, s, row, key),
-      top, selected, cursor: step,
+      range, selected, cursor: step,
       spoken: `Attention received by every position at every step, ${of}; ${strongest}`,
     });
     this.layers.draw({
       share: (l, key) => view.share(group, step, l + 1, key),
       anchor: (l, key) => view.anchor(group, step, l + 1, key),
-      top: wide, selected, cursor: row ? row - 1 : null,
+      range: wide, selected, cursor: row ? row - 1 : null,
       spoken: `Attention received by every position in every layer, step ${view.steps[step]}; ${strongest}`,
     });
   }

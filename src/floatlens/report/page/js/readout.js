@@ -20,7 +20,7 @@ export class Readout {
     if (!Number.isNaN(share)) fact("rank", `${view.rank(group, step, row, key)} of ${this.present(view, step)}`, "rank");
     fact("anchor", view.anchor(group, step, row, key) ? "yes" : "no", "anchor");
     fact("position", String(key), "position");
-    fact("region", view.regionName(key) + (view.kind(key) === "gold" ? " (gold)" : ""), "region");
+    fact("region", view.regionTitle(key), "in");
     const commit = view.commit.get(key);
     if (commit) {
       const sure = commit.sure === null ? "" : `, confidence ${number(commit.sure)}`;

@@ -22,9 +22,10 @@ definitions(document, report.sections);
 tables(document);
 manifests(byId("manifests"), report);
 for (const [name, reason] of Object.entries(report.skipped)) {
-  byId("skipped").append(el("li", {}, el("strong", {}, name.replace("_", " ")), ": ", words(reason)));
+  byId("skipped").append(el("li", {}, words(name.replaceAll("_", " "), { class: "name" }), ": ", words(reason)));
 }
 byId("left-out").hidden = !Object.keys(report.skipped).length;
+byId("numbers").hidden = !report.headline.length;
 // On paper nothing can be opened: what a reader needs to trust the numbers is.
 let opened = [];
 addEventListener("beforeprint", () => {
@@ -34,7 +35,8 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => {
   for (const one of opened) one.open = false;
 });
-new Explorer().ready.then(() => {
+const explorer = document.getElementById("explore") ? new Explorer().ready : Promise.resolve();
+explorer.then(() => {
   document.documentElement.dataset.ready = "true";
   setTimeout(() => startDrawing(waiting), 50); // plotly is large: what can be used already is painted first
 });

@@ -3,12 +3,14 @@
 const FIELDS = { example: "e", a: "a", b: "b", layer: "l", group: "g", step: "s", token: "t" };
 const WHOLE = ["example", "a", "b", "step"];
 const MARK = "#explore:";
+const [BURST, SPAN, LATER] = [24, 10_000, 300]; // so many changes of the address in a span, then only the last of them
 
 export class State {
   constructor() {
     this.values = { example: 0, a: 0, b: -1, layer: "mean", group: "all", step: 0, token: null };
     this.listeners = [];
     this.waiting = null;
+    this.written = [];
   }
 
   get(name) {
@@ -24,16 +26,30 @@ export class State {
     if (!changed.length) return;
     Object.assign(this.values, changes);
     this.listeners.forEach((act) => act(new Set(changed)));
+    this.address();
+  }
+
+  // The view as an address names it.
+  get view() {
+    return Object.entries(FIELDS)
+      .filter(([name]) => this.values[name] !== null && this.values[name] !== -1)
+      .map(([name, short]) => `${short}=${encodeURIComponent(this.values[name])}`)
+      .join("&");
+  }
+
+  // At once, so that address and view never differ; but browsers refuse addresses that change at every frame.
+  address() {
+    const now = performance.now();
+    this.written = this.written.filter((at) => now - at < SPAN);
     clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => this.write(), 150); // browsers refuse addresses that change at every frame
+    if (this.written.length < BURST) this.write();
+    else this.waiting = setTimeout(() => this.write(), LATER);
   }
 
   write() {
-    const parts = Object.entries(FIELDS)
-      .filter(([name]) => this.values[name] !== null && this.values[name] !== -1)
-      .map(([name, short]) => `${short}=${encodeURIComponent(this.values[name])}`);
+    this.written.push(performance.now());
     try {
-      history.replaceState(null, "", MARK + parts.join("&"));
+      history.replaceState(null, "", MARK + this.view);
     } catch (error) {
       if (error.name !== "SecurityError") throw error; // a frame without an address of its own: nothing to share
     }

@@ -5,6 +5,7 @@ import { download, el, words } from "./dom.js";
 import { number } from "./format.js";
 
 const PAGE = 60;
+const SMALL = 16; // rows that need no filter
 const FEW = 40; // columns of words with at most so many values can be filtered by
 
 function compare(column, numeric, down) {
@@ -19,7 +20,8 @@ function compare(column, numeric, down) {
 
 function quoted(value) {
   if (value === null) return "";
-  const plain = String(value);
+  const said = String(value);
+  const plain = typeof value === "string" && /^[=+\-@\t\r]/.test(said) && Number.isNaN(Number(said)) ? `'${said}` : said; // no formula
   return /[",\r\n]/.test(plain) ? `"${plain.replace(/"/g, '""')}"` : plain;
 }
 
@@ -62,6 +64,7 @@ class Table {
 
   selects() {
     const made = [];
+    if (this.rows.length <= SMALL) return made;
     this.table.names.forEach((title, i) => {
       const values = [...new Set(this.table.columns[i])];
       if (this.table.numeric[i] || values.length < 2 || values.length > FEW) return;
@@ -76,6 +79,11 @@ class Table {
       made.push(el("label", {}, title, select));
     });
     return made;
+  }
+
+  word(value) {
+    const text = value === null ? "–" : String(value);
+    return el("td", { class: text.length < 28 ? "short" : "" }, words(text));
   }
 
   grow() {
@@ -97,7 +105,7 @@ class Table {
           const value = columns[i][row];
           return numeric[i]
             ? el("td", { class: "number", "data-value": value }, number(value, 5))
-            : el("td", {}, words(value === null ? "–" : String(value)));
+            : this.word(value);
         })),
       ),
     );
@@ -108,12 +116,14 @@ class Table {
 
 export function tables(root) {
   for (const holder of root.querySelectorAll("details[data-table]")) {
-    holder.addEventListener("toggle", async () => {
+    const build = async () => {
       if (!holder.open || holder.dataset.built) return;
       holder.dataset.built = "true";
       const name = holder.dataset.table;
       new Table(holder, name, JSON.parse(await text(`table-${name}`)));
       holder.dataset.ready = "true";
-    });
+    };
+    holder.addEventListener("toggle", build);
+    build();
   }
 }

@@ -95,8 +95,10 @@ export function scale() {
   return RAMPS[theme()].map((stop, i, all) => [i / (all.length - 1), stop]);
 }
 
-// Received attention is shown by its square root, as in the printed figures: small shares stay visible.
-export function shade(share, top) {
+// Received attention is shown by its square root, as in the printed figures, from `low` (paper) to `top` (full colour):
+// small shares stay visible, and what every token gets stays pale.
+export function shade(share, { low, top }) {
   if (Number.isNaN(share)) return null;
-  return ramp()[Math.max(0, Math.min(255, Math.round(255 * Math.sqrt(share / top))))];
+  const [from, to] = [Math.sqrt(low), Math.sqrt(top)];
+  return ramp()[Math.max(0, Math.min(255, Math.round((255 * (Math.sqrt(share) - from)) / (to - from))))];
 }

@@ -7,6 +7,8 @@ import { ABSENT, MASK, OTHER } from "./view.js";
 
 const TITLES = { bos: "Start", query: "Question", answer: "Answer", other: "Template" };
 
+const LONG = 160; // tokens that fill a prompt's box
+
 export class Tokens {
   // `pick(key)` is told of a click, `point(key or null)` of what the mouse or the focus is on.
   constructor(view, titles, pick, point) {
@@ -19,6 +21,7 @@ export class Tokens {
     for (const [name, first, last] of view.stretches()) {
       (name === "answer" ? this.answer : this.prompt).append(this.region(name, first, last, titles));
     }
+    this.prompt.classList.toggle("long", view.length > LONG);
     for (const box of [this.answer, this.prompt]) this.listen(box, pick, point);
   }
 
@@ -86,28 +89,36 @@ export class Tokens {
     event.stopPropagation();
   }
 
-  update(group, step, row, flashing) {
+  // `over`: the run ended before the step that is shown, so nothing is new in it.
+  update(group, step, row, flashing, over) {
     const { view } = this;
-    const top = view.top(group, row);
+    const range = view.range(group, row);
     const now = view.committedAt.get(step);
     for (let key = 0; key < view.length; key += 1) {
       const span = this.spans[key];
       const state = view.stateAt(step, key);
       const fresh = Boolean(now?.has(key));
       const waiting = (state === MASK || state === ABSENT) && !fresh;
-      const tint = state === ABSENT ? null : shade(view.share(group, step, row, key), top);
+      const tint = state === ABSENT ? null : shade(view.share(group, step, row, key), range);
       span.style.backgroundColor = tint ? tint.css : "";
       span.style.color = tint ? tint.ink : "";
       span.classList.toggle("anchor", view.anchor(group, step, row, key));
       span.classList.toggle("mask", state === MASK && !fresh);
       span.classList.toggle("absent", state === ABSENT && !fresh);
-      span.classList.toggle("fresh", fresh);
-      span.classList.toggle("flash", fresh && flashing);
+      span.classList.toggle("fresh", fresh && !over);
+      span.classList.toggle("flash", fresh && !over && flashing);
       const shown = waiting ? "\u00a0\u00a0\u00a0" : state === OTHER ? `#${view.otherAt.get(step * view.length + key)}` : this.texts[key];
       if (span.textContent !== shown) span.textContent = shown;
       if (waiting) span.setAttribute("aria-label", state === MASK ? "mask" : "not written yet");
       else span.removeAttribute("aria-label");
     }
+  }
+
+  // The token that a map, or the other hand, points at.
+  point(key) {
+    this.pointed?.classList.remove("pointed");
+    this.pointed = this.spans[key ?? -1];
+    this.pointed?.classList.add("pointed");
   }
 
   select(key) {

@@ -7,6 +7,12 @@ export const MASK = 1;
 export const TOKEN = 2;
 export const OTHER = 3;
 
+const PLACES = { bos: "start", query: "question", other: "template" };
+
+function sound(low, top) {
+  return top > low ? { low, top } : { low: 0, top: top || 1 };
+}
+
 export class View {
   static async open(name) {
     const { header, arrays } = await unpacked(name);
@@ -35,7 +41,7 @@ export class View {
       if (!this.committedAt.has(step)) this.committedAt.set(step, new Set());
       this.committedAt.get(step).add(place);
     }
-    this.tops = new Map();
+    this.ranges = new Map();
   }
 
   // The held step in which something that happened at a step of the run is shown: the last that is not after it.
@@ -84,31 +90,37 @@ export class View {
     return this.state[step * this.length + key];
   }
 
-  // The largest share of any step, the end of the colour scale, so that steps can be compared.
-  top(group, row) {
+  // The ends of the colour scale over all steps, so that steps can be compared: the share that a tenth of all positions
+  // do not exceed, and the largest.
+  range(group, row) {
     const name = `${group}/${row}`;
-    if (!this.tops.has(name)) {
-      let most = 0;
-      for (let step = 0; step < this.steps.length; step += 1) {
-        for (let key = 0; key < this.length; key += 1) {
-          const share = this.share(group, step, row, key);
-          if (share > most) most = share;
-        }
-      }
-      this.tops.set(name, most || 1);
-    }
-    return this.tops.get(name);
+    if (!this.ranges.has(name)) this.ranges.set(name, sound(...this.ends(group, row)));
+    return this.ranges.get(name);
   }
 
-  // Over all layers of one step, for the map of layers.
-  topOfLayers(group) {
+  // Over all layers, for the map of layers.
+  rangeOfLayers(group) {
     const name = `${group}/layers`;
-    if (!this.tops.has(name)) {
-      let most = 0;
-      for (let row = 1; row < this.rows; row += 1) most = Math.max(most, this.top(group, row));
-      this.tops.set(name, most || 1);
+    if (!this.ranges.has(name)) {
+      const each = Array.from({ length: this.rows - 1 }, (_, i) => this.range(group, i + 1));
+      this.ranges.set(name, sound(Math.min(...each.map((one) => one.low)), Math.max(...each.map((one) => one.top))));
     }
-    return this.tops.get(name);
+    return this.ranges.get(name);
+  }
+
+  ends(group, row) {
+    if (group === null || !this.codes) return [0, 0];
+    const counts = new Uint32Array(this.values.length);
+    for (let step = 0; step < this.steps.length; step += 1) {
+      const first = this.place(group, step, row, 0);
+      for (let at = first; at < first + this.length; at += 1) counts[this.codes[at]] += 1;
+    }
+    counts[0] = 0; // undefined
+    let left = 0.1 * counts.reduce((sum, count) => sum + count, 0);
+    const low = counts.findIndex((count) => (left -= count) < 0);
+    let top = counts.length - 1;
+    while (top > 0 && !counts[top]) top -= 1;
+    return top ? [this.values[low], this.values[top]] : [0, 0];
   }
 
   rank(group, step, row, key) {
@@ -138,6 +150,13 @@ export class View {
 
   regionName(key) {
     return this.regions[this.region_of[key]];
+  }
+
+  // As it is read: document 3 (gold), question, answer, template.
+  regionTitle(key) {
+    const name = this.regionName(key);
+    if (!/^doc\d+$/.test(name)) return PLACES[name] ?? name;
+    return `document ${name.slice(3)}${name === this.goldName ? " (gold)" : ""}`;
   }
 
   // Stretches of one region: [name, first, last].

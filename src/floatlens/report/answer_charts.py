@@ -1,0 +1,112 @@
+"""Figures of runs of answers: scores closed book and with documents, stress curves, effects of edits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from floatlens.figures.style import Look, label_of
+from floatlens.report.answered import Answered
+from floatlens.report.panels import Panel, Styles, points, series
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from floatlens.qa.curves import Curve
+
+__all__ = ["effect_panels", "score_panels", "stress_panels"]
+
+_CONDITIONS = {"closed": "closed book", "rag": "with documents"}
+_SERIES = {
+    "random": "random documents",
+    "topic": "documents on the same topic",
+    "counterfactual": "the gold document with another answer",
+    "mask": "masks",
+    "dot": "one mask, then dots",
+}
+_SHARE: dict[str, Any] = {"range": [-0.02, 1.04]}
+
+
+def _points(look: Look, x: Iterable[Any], rows: pd.DataFrame, mean: str = "mean", **more: Any) -> dict[str, Any]:
+    """Rows of a table as points with error bars."""
+    found = {"mean": rows[mean], "low": rows["low"], "high": rows["high"], "n": rows["n"]}
+    parts = {key: [float(value) for value in column] for key, column in found.items()}
+    return {"name": look.label, "colour": look.colour, "arm": look.arm, "x": list(x), **parts, **more}
+
+
+def score_panels(run: Answered, style: Styles) -> list[Panel]:
+    """Accuracy closed book and with documents, a panel per data set, a line per model."""
+    from floatlens.qa.tables import scores
+
+    found = scores(run.answers)
+    found = found[(found["metric"] == "accuracy") & found["condition"].isin(list(_CONDITIONS))]
+    places = {name: i for i, name in enumerate(one for one in _CONDITIONS if one in set(found["condition"]))}
+    ticks = [[i, _CONDITIONS[name]] for name, i in places.items()]
+    made = []
+    for data in dict.fromkeys(found["data"]):
+        own = found[found["data"] == data].assign(x=lambda rows: rows["condition"].map(places)).sort_values("x")
+        drawn = [_points(style[str(model)], rows["x"], rows) for model, rows in own.groupby("model", sort=False)]
+        made.append(points(label_of(data), "", "accuracy", drawn, ticks=ticks, **_SHARE))
+    return made
+
+
+def stress_panels(run: Answered, test: str, style: Styles) -> list[Panel]:
+    """Accuracy over the doses of one test, a panel per data set and series, a line per model."""
+    found = [curve for curve in run.curves if curve.test == test]
+    several = len({curve.data for curve in found}) > 1
+    made = []
+    for data, name in dict.fromkeys((curve.data, curve.series) for curve in found):
+        words = [label_of(data) if several else "", "" if name == test else _SERIES.get(name, name)]
+        own = [curve for curve in found if (curve.data, curve.series) == (data, name)]
+        made.append(_stressed(": ".join(filter(None, words)), own, style))
+    return made
+
+
+def _stressed(title: str, own: Sequence[Curve], style: Styles) -> Panel:
+    from floatlens.qa.conditions import TESTS
+
+    test = TESTS[own[0].test]
+    places = list({point.x: point.label for curve in own for point in curve.points}.items())
+    if test.summary == "area":
+        drawn = [series(style[curve.model], curve.x, curve.scores) for curve in own]
+        ticks: list[list[Any]] = [[x, f"{x:g}"] for x, _ in places]
+        more = {"kind": "lines", "log": test.name == "masks", "ticks": ticks, **_SHARE}
+        return {"title": title, "x": test.axis, "y": "accuracy", "series": drawn, **more}
+    at = {x: i for i, (x, _) in enumerate(places)}
+    drawn = [series(style[curve.model], [at[x] for x in curve.x], curve.scores, loose=True) for curve in own]
+    ticks = [[i, label] for i, (_, label) in enumerate(places)]
+    return points(title, test.axis, "accuracy", drawn, ticks=ticks, **_SHARE)
+
+
+def effect_panels(run: Answered, metric: str, style: Styles) -> list[Panel]:
+    """What every edit does to a metric, beside its random control; a panel per data set and edit."""
+    found = run.effects[run.effects["metric"] == metric]
+    y = {"accuracy": "accuracy, edited less plain", "kl": "divergence (nats)"}[metric]
+    several = found["data"].nunique() > 1
+    made = []
+    for (data, edit), own in found.groupby(["data", "edit"], sort=False):
+        doses = {dose: i for i, dose in enumerate(dict.fromkeys(own["settings"]))}
+        drawn = []
+        for (model, control), rows in own.groupby(["model", "control"], sort=False):
+            more = {"loose": True, "control": bool(control)}
+            drawn.append(_points(style[str(model)], rows["settings"].map(doses), rows, "difference", **more))
+        ticks = [[i, _dose(dose)] for dose, i in doses.items()]
+        title = f"{label_of(str(data))}: {edit}" if several else str(edit)
+        made.append(points(title.replace("_", " "), "", y, drawn, ticks=ticks, reference=0.0))
+    return [panel | _common(made) for panel in made]
+
+
+def _common(panels: Sequence[Panel]) -> dict[str, Any]:
+    """One range for all panels, so that edits can be compared."""
+    ends = [
+        value for panel in panels for one in panel["series"] for key in ("low", "high", "mean") for value in one[key]
+    ]
+    known = [value for value in [0.0, *ends] if value == value]
+    pad = 0.06 * (max(known) - min(known) or 1.0)
+    return {"range": [min(known) - pad, max(known) + pad]}
+
+
+def _dose(settings: str) -> str:
+    """Settings as a tick has room for: long lists of heads by their number."""
+    parts = [f"{part.count('.')} heads" if part.startswith("heads=") else part for part in settings.split()]
+    return " ".join(parts) or "on"

@@ -1,0 +1,202 @@
+"""Sections and headline numbers of runs of answers: questions answered, stress tests, interventions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from floatlens.figures.style import label_of
+from floatlens.report.answer_charts import effect_panels, score_panels, stress_panels
+from floatlens.report.answered import Answered
+from floatlens.report.panels import Panel, Styles
+from floatlens.report.reading import ANSWERS, READING
+from floatlens.report.sections import table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["answer_headline", "answer_sections"]
+
+Section = dict[str, Any]
+_MOST = 4000
+"""Answers that a report lists; of more only the means are in it."""
+_INTERVALS = ("intervals", "95 %, bootstrap over questions, seeded; differences are paired")
+
+
+def answer_sections(runs: Sequence[Answered], style: Styles) -> list[Section]:
+    """A section per run."""
+    made = {"qa": _qa, "stress": _stress, "intervene": _intervene}
+    order = list(made)
+    return [made[run.kind](run, style) for run in sorted(runs, key=lambda one: order.index(one.kind))]
+
+
+def _section(
+    run: Answered,
+    figures: Iterable[tuple[str, str, list[Panel], int]],
+    tables: Iterable[tuple[str, str, pd.DataFrame]],
+    terms: Sequence[tuple[str, str]],
+    used: Sequence[tuple[str, str]],
+) -> Section:
+    title, reading = READING[run.kind]
+    drawn = [
+        {"id": f"{name}{run.suffix}", "title": caption, "width": width, "panels": panels}
+        for name, caption, panels, width in figures
+        if panels
+    ]
+    return {
+        "id": f"{run.kind}{run.suffix}",
+        "run": run.name,
+        "title": title,
+        "reading": reading,
+        "figures": drawn,
+        "tables": [
+            {"id": f"{name}{run.suffix}", "title": caption, "open": name == "table1", "table": table(frame)}
+            for name, caption, frame in tables
+            if not frame.empty
+        ],
+        "definition": {"summary": ANSWERS[run.kind], "terms": list(terms), "used": [*_asked(run), *used, _INTERVALS]},
+    }
+
+
+def _asked(run: Answered) -> list[tuple[str, str]]:
+    """What all runs of answers have in common: data, template, decoding, n."""
+    data, models = run.answers.groupby("data", sort=False)["id"].nunique(), run.models
+    used = [(f"n, {name}", f"{count} questions") for name, count in data.items()]
+    used.append(("prompt template", str(run.manifest.get("template"))))
+    for ref, facts in models.items():
+        decoding = (facts.get("ask") or {}).get("decoding") or {}
+        settings = [f"{key} {value}" for key, value in (decoding.get("settings") or {}).items()]
+        used.append((f"decoding, {ref}", ", ".join([str(decoding.get("sampler")), *settings])))
+    used.append(("normalisation", "of answers as in SQuAD: lower case, no punctuation, no a, an, the, single spaces"))
+    return used
+
+
+def _every(run: Answered) -> list[tuple[str, str, pd.DataFrame]]:
+    """Every answer, where there are not too many."""
+    columns = ["model", "data", "condition", "id", "prediction", "accuracy", "f1", "exact_match"]
+    if len(run.answers) > _MOST:
+        return []
+    said = run.answers[columns].assign(prediction=run.answers["prediction"].str.slice(0, 300))
+    return [(f"{run.kind}-answers", f"Every answer ({len(said)})", said.reset_index(drop=True))]
+
+
+def _qa(run: Answered, style: Styles) -> Section:
+    import pandas as pd
+
+    from floatlens.qa.tables import gains, scores, table_one
+
+    columns = [(name, label_of(name)) for name in run.manifest["data"] if name in set(run.answers["data"])]
+    first = table_one(run.answers, columns, labels={model: look.label for model, look in style.items()})
+    over = [name for name, span in first.groups for _ in range(span)]
+    names = [f"{group} {name}".strip() for group, name in zip(over, first.columns, strict=True)]
+    return _section(
+        run,
+        [("gain", "Accuracy closed book and with documents", score_panels(run, style), 340)],
+        [
+            ("table1", "Table 1, in per cent", pd.DataFrame(first.rows, columns=names)),
+            ("qa-gains", "Gains, with intervals", gains(run.answers)),
+            ("qa-scores", "Scores, with intervals", scores(run.answers)),
+            *_every(run),
+        ],
+        [("Table 1", first.caption)],
+        [],
+    )
+
+
+def _stress(run: Answered, style: Styles) -> Section:
+    from floatlens.qa.conditions import TESTS
+    from floatlens.qa.curves import agreement, curves_frame, robustness_frame
+
+    tests = list(dict.fromkeys(curve.test for curve in run.curves))
+    figures = [(f"stress-{one}", TESTS[one].about.rstrip("."), stress_panels(run, one, style), 320) for one in tests]
+    used = [(key.replace("_", " "), str(value)) for key, value in (run.manifest.get("stress") or {}).items()]
+    return _section(
+        run,
+        figures,
+        [
+            ("stress-robustness", "Robustness", robustness_frame(run.curves)),
+            ("stress-curves", "Every point of the curves", curves_frame(run.curves)),
+            ("stress-agreement", "Agreement over orders", agreement(run.answers, run.points)),
+            *_every(run),
+        ],
+        [(one, TESTS[one].about) for one in ["clean", *tests]],
+        used,
+    )
+
+
+def _intervene(run: Answered, style: Styles) -> Section:
+    from floatlens.qa.edited import EDITS
+    from floatlens.study.intervening import measured
+
+    effects = run.effects.assign(dose=run.effects["dose"].map(str))
+    names = list(dict.fromkeys(spec.name for spec in run.edits))
+    return _section(
+        run,
+        [
+            ("interventions-accuracy", "Accuracy under edits of attention", effect_panels(run, "accuracy", style), 340),
+            ("interventions-kl", "How far the first token moves", effect_panels(run, "kl", style), 340),
+        ],
+        [
+            ("intervene-effects", "Effects, with intervals", effects),
+            ("intervene-measured", "Drift and absorption under edits", measured(run.answers, run.edits)),
+            *_every(run),
+        ],
+        [(name.replace("_", " "), EDITS[name].about) for name in names],
+        [],
+    )
+
+
+# -- headline numbers -------------------------------------------------------------------------------------------------
+
+
+def answer_headline(runs: Sequence[Answered]) -> list[dict[str, Any]]:
+    """Rows for the top of the report: gains, robustness, what edits cost."""
+    makers: dict[str, Callable[[Answered], list[dict[str, Any]]]] = {
+        "qa": _gained,
+        "stress": _robust,
+        "intervene": _cost,
+    }
+    return [row for run in runs for row in makers[run.kind](run)]
+
+
+def _row(run: Answered, title: str, hint: str, rows: pd.DataFrame, mean: str) -> dict[str, Any]:
+    values = {
+        str(row["model"]): {"mean": row[mean], "low": row["low"], "high": row["high"], "n": row["n"]}
+        for row in rows.to_dict("records")
+    }
+    return {"title": title, "hint": hint, "section": f"{run.kind}{run.suffix}", "values": values}
+
+
+def _gained(run: Answered) -> list[dict[str, Any]]:
+    from floatlens.qa.tables import gains
+
+    found = gains(run.answers)
+    found = found[(found["metric"] == "accuracy") & (found["data"] != "average")]
+    hint = "accuracy with documents less accuracy closed book, same questions"
+    return [
+        _row(run, f"Gain from documents, {label_of(str(data))}", hint, own, "gain")
+        for data, own in found.groupby("data", sort=False)
+    ]
+
+
+def _robust(run: Answered) -> list[dict[str, Any]]:
+    from floatlens.qa.curves import robustness_frame
+
+    found = robustness_frame(run.curves)
+    hint = "accuracy over all doses ÷ accuracy with the gold documents alone; 1 is untouched"
+    rows = []
+    for (data, test), own in found.groupby(["data", "test"], sort=False):
+        if test in ("noise", "position"):
+            rows.append(_row(run, f"Robustness to {test}, {label_of(str(data))}", hint, own, "robustness"))
+    return rows
+
+
+def _cost(run: Answered) -> list[dict[str, Any]]:
+    found = run.effects[(run.effects["metric"] == "accuracy") & ~run.effects["control"]]
+    rows = []
+    for (data, edit), own in found.groupby(["data", "edit"], sort=False):
+        first = own[own["settings"] == own["settings"].iloc[0]]
+        name = " ".join([str(edit).replace("_", " "), str(first["settings"].iloc[0])]).strip()
+        hint = "accuracy under the edit less plain, same questions"
+        rows.append(_row(run, f"Effect of {name}, {label_of(str(data))}", hint, first, "difference"))
+    return rows

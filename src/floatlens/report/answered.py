@@ -1,0 +1,108 @@
+"""Runs of answers (`floatlens qa`, `stress`, `intervene`) as the report needs them: opened, judged, summed up.
+
+A study (`floatlens run`) holds the answers of all three beside its traces, and is taken for as many runs.
+Scores, curves, effects and verdicts come from their own rooms; here they are only collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from floatlens.study import answers
+from floatlens.study.records import AnswerRecord, StudyRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from floatlens.qa.conditions import Point
+    from floatlens.qa.curves import Curve
+    from floatlens.qa.edited import EditSpec
+    from floatlens.verdicts import Claim
+
+__all__ = ["Answered", "is_answered", "open_answered", "read_manifest"]
+
+
+def read_manifest(run: Path) -> dict[str, Any] | None:
+    """What a run folder says of itself; None where it says nothing."""
+    return answers.read_manifest(run) if (run / "manifest.json").is_file() else None
+
+
+def is_answered(run: Path) -> bool:
+    """Whether a folder is a run that asks for answers; one of a study may hold traces as well."""
+    return (read_manifest(run) or {}).get("kind") in (*AnswerRecord.runs, *StudyRecord.runs)
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """A run of answers. `suffix` sets its sections and figures apart from those of other runs of its kind."""
+
+    run: Path
+    answers: pd.DataFrame
+    manifest: dict[str, Any]
+    suffix: str
+
+    @property
+    def name(self) -> str:
+        return self.run.resolve().name
+
+    @property
+    def kind(self) -> str:
+        return str(self.manifest["kind"])
+
+    @property
+    def models(self) -> dict[str, dict[str, Any]]:
+        """Facts of every model that answered, in the manifest's order."""
+        there = set(self.answers["model"])
+        return {ref: facts for ref, facts in self.manifest["models"].items() if ref in there}
+
+    @cached_property
+    def points(self) -> list[Point]:
+        """The points of the stress tests."""
+        return answers.asked_points(self.manifest)
+
+    @cached_property
+    def curves(self) -> list[Curve]:
+        from floatlens.qa.curves import curves
+
+        return curves(self.answers, self.points)
+
+    @cached_property
+    def edits(self) -> list[EditSpec]:
+        from floatlens.study.interventions import specs_of
+
+        return specs_of(self.answers)
+
+    @cached_property
+    def effects(self) -> pd.DataFrame:
+        from floatlens.study.intervening import effects
+
+        return effects(self.answers, self.edits)
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        """What the run says of the claims about answers and edits."""
+        from floatlens.verdicts import answer_claims, edit_claims
+
+        if self.kind == "intervene":
+            return edit_claims(self.answers, self.edits)
+        return answer_claims(self.answers, self.points)
+
+
+def open_answered(runs: Sequence[Path], skipped: dict[str, str]) -> list[Answered]:
+    """Every run of answers among these; one without an answer goes to `skipped`."""
+    return list(_open(runs, skipped))
+
+
+def _open(runs: Sequence[Path], skipped: dict[str, str]) -> Iterator[Answered]:
+    counts: dict[str, int] = {}
+    for run in runs:
+        found, manifest = answers.open_answers(run)
+        if found.empty and manifest["kind"] in AnswerRecord.runs:
+            skipped[run.resolve().name] = "no answer on record yet"
+        for kind, own in answers.by_command(found, manifest).items():
+            count = counts[kind] = counts.get(kind, 0) + 1
+            yield Answered(run, own, {**manifest, "kind": kind}, "" if count == 1 else f"-{count}")
