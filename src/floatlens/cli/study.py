@@ -40,13 +40,13 @@ class Request:
 
 def run_study(request: Request) -> int:
     """Plan, run and publish a study; gives the exit code."""
-    say(f"planning {request.study.stem if request.study.is_file() else request.study}")
     from floatlens.study.plan import make_plan
     from floatlens.study.reading import read_study
     from floatlens.study.runs import folder_of, opened_folder, with_machine
 
     source = with_machine(read_study(request.study), request.workers, request.executor, request.address)
     folder = folder_of(source, request.out)
+    say(f"planning {source.study.name}")  # it may take a moment, since models and data are looked at
     plan = make_plan(source, say)
     if request.dry_run and not folder.exists():
         _show_plan(plan, None, folder)
