@@ -76,7 +76,7 @@ def test_edits_are_measured_beside_their_answers(done: fl.Run) -> None:
 
 def test_the_report_speaks_of_answers_too(done: fl.Run, tmp_path: Path) -> None:
     page = report([done.path], tmp_path / "r.html", examples=1).path.read_text()
-    for id in ("answers", "stress", "edits", "drift"):
+    for id in ("qa", "stress", "intervene", "drift"):
         assert f'<section id="{id}"' in page
     assert "retrieved documents help diffusion models" in page
     written = (done.report or Path()).read_text()

@@ -90,8 +90,10 @@ def by_command(answers: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, 
     """The answers by the command that would ask for them, qa, stress or intervene; without those that have none.
 
     All are of one command, but for a study's."""
+    if answers.empty:
+        return {}
     if manifest["kind"] != "study":
-        return {manifest["kind"]: answers} if not answers.empty else {}
+        return {manifest["kind"]: answers}
     from floatlens.qa.conditions import TESTS
     from floatlens.study.choosing import MODES
 

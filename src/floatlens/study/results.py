@@ -68,13 +68,14 @@ def publish_study(
     output = output or Output()
     made = Findings()
     publish_answers(folder, folder, output, made)
+    answered = bool(made.files)
     seen: list[Seen] = []
     if has_traces(folder):
         _publish_traces(folder, output, analyses, each, made, seen)
     else:
         made.claims = answer_claims_of(folder)
         made.files += save_frame(claims_frame(made.claims), folder / "tables" / "claims")
-    if output.report and (seen or made.files):
+    if output.report and (seen or answered):
         _write_report(folder, output, made, seen)
     return made
 
