@@ -11,6 +11,7 @@ import pytest
 import floatlens as fl
 from floatlens.errors import FloatlensError
 from floatlens.report import report
+from floatlens.report.answered import open_answered
 from floatlens.study.records import StudyRecord
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -79,6 +80,8 @@ def test_the_report_speaks_of_answers_too(done: fl.Run, tmp_path: Path) -> None:
     for id in ("qa", "stress", "intervene", "drift"):
         assert f'<section id="{id}"' in page
     assert "retrieved documents help diffusion models" in page
+    answers = [record for record in done.records if record.what == "answer"]
+    assert sum(len(part.own) for part in open_answered([done.path], {})) == len(answers)
     written = (done.report or Path()).read_text()
     assert f'"records": {ITEMS}' in written or str(ITEMS) in written
 

@@ -44,6 +44,15 @@ class Answered:
     answers: pd.DataFrame
     manifest: dict[str, Any]
     suffix: str
+    of_study: bool = False
+
+    @property
+    def own(self) -> pd.DataFrame:
+        """The answers that no other part of the same study holds: its plain ones are those of `rag`."""
+        from floatlens.study.intervening import PLAIN
+
+        shared = self.of_study and self.kind == "intervene"
+        return self.answers[self.answers["condition"] != PLAIN] if shared else self.answers
 
     @property
     def name(self) -> str:
@@ -105,4 +114,5 @@ def _open(runs: Sequence[Path], skipped: dict[str, str]) -> Iterator[Answered]:
             skipped[run.resolve().name] = "no answer on record yet"
         for kind, own in answers.by_command(found, manifest).items():
             count = counts[kind] = counts.get(kind, 0) + 1
-            yield Answered(run, own, {**manifest, "kind": kind}, "" if count == 1 else f"-{count}")
+            of_study = manifest["kind"] in StudyRecord.runs
+            yield Answered(run, own, {**manifest, "kind": kind}, "" if count == 1 else f"-{count}", of_study)

@@ -99,7 +99,7 @@ def report(
 
 def _count(answered: Sequence[Answered]) -> int:
     """Answers in all runs."""
-    return sum(len(run.answers) for run in answered)
+    return sum(len(run.own) for run in answered)
 
 
 def _kinds(seen: Sequence[Seen], answered: Sequence[Answered]) -> dict[str, bool]:

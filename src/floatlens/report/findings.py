@@ -33,7 +33,7 @@ def models(results: Mapping[str, Result], answered: Sequence[Answered], style: S
         for model in result.models:
             total = sum(group.n for group in result if group.model == model)
             counts[model] = max(counts.get(model, 0), total)
-    said = {ref: sum(int((run.answers["model"] == ref).sum()) for run in answered) for ref in style}
+    said = {ref: sum(int((run.own["model"] == ref).sum()) for run in answered) for ref in style}
     wanted = ("kind", "family", "layers", "heads")
     return [
         {"ref": ref, "label": look.label, "colour": look.colour, "arm": look.arm}
