@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from floatlens.cli.terminal import Bar, clean, progress, say
+from floatlens.cli.terminal import Bar, clean, progress, say, tell_warnings
 from floatlens.config import AskConfig, ModelConfig, parse_names, parse_settings, read_config
 from floatlens.errors import FloatlensError, did_you_mean
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "Request", "closed_and_rag", "run", "table_view"]
 
 _MODES = ("closed", "rag")
-_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,8 @@ class _Session:
         """One more record: the bar moves and shows how the model does here so far."""
         where = f"{record.model}, {record.data}, question {record.index} ({record.id})"
         if record.warnings:
-            self._tell(where, record.warnings)
+            self._warned += 1
+            tell_warnings(self._warned, where, record.warnings, self.out)
         if record.status == "failed":
             self._failed += 1
             say(f"{where} failed: {record.error}")
@@ -200,14 +200,6 @@ class _Session:
         right = self._right.get(part)
         so_far = f"accuracy {sum(right) / len(right):.1%} of {len(right)}" if right else ""
         bar.item(f"{part}: {so_far} · {record.prediction or ''}")
-
-    def _tell(self, where: str, messages: Sequence[str]) -> None:
-        self._warned += 1
-        if self._warned <= _SHOWN:
-            for message in messages:
-                say(f"warning: {where}: {message}")
-        elif self._warned == _SHOWN + 1:
-            say(f"warning: more warnings like these stand in {self.out / 'records.jsonl'}")
 
     def summary(self) -> int:
         """The last line, and the exit code."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from floatlens.cli.terminal import Bar, console, duration, progress, say
+from floatlens.cli.terminal import SHOWN, Bar, console, duration, progress, say, tell_warnings
 from floatlens.errors import FloatlensError
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from floatlens.study.runs import Team
 
 __all__ = ["Request", "run_study"]
-
-_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -127,12 +125,13 @@ class _Session:
         where = f"{record.model}, {record.data}, {record.condition}"
         named = f"{where}, question {record.index} ({record.id})"
         if record.warnings:
-            self._tell(named, record.warnings)
+            self._warned += 1
+            tell_warnings(self._warned, named, record.warnings, self.out)
         if record.status == "failed":
             self.failed += 1
-            if self.failed <= _SHOWN:
+            if self.failed <= SHOWN:
                 say(f"{named} failed: {record.error}")
-            elif self.failed == _SHOWN + 1:
+            elif self.failed == SHOWN + 1:
                 say(f"more failures like these stand in {self.out / 'records.jsonl'}")
         else:
             self.done += 1
@@ -149,14 +148,6 @@ class _Session:
         right = self._right.get(where)
         so_far = f"accuracy {sum(right) / len(right):.1%} of {len(right)} · " if right else ""
         return f"{so_far}{record.prediction or ''}"
-
-    def _tell(self, where: str, messages: Sequence[str]) -> None:
-        self._warned += 1
-        if self._warned <= _SHOWN:
-            for message in messages:
-                say(f"warning: {where}: {message}")
-        elif self._warned == _SHOWN + 1:
-            say(f"warning: more warnings like these stand in {self.out / 'records.jsonl'}")
 
     def summary(self, made: Findings) -> int:
         """What came out, the last lines, and the exit code."""

@@ -11,8 +11,9 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from floatlens.errors import FloatlensWarning
@@ -21,7 +22,22 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["Bar", "clean", "console", "duration", "forgiving_streams", "progress", "say", "visible", "warnings_shown"]
+__all__ = [
+    "SHOWN",
+    "Bar",
+    "clean",
+    "console",
+    "duration",
+    "forgiving_streams",
+    "progress",
+    "say",
+    "tell_warnings",
+    "visible",
+    "warnings_shown",
+]
+
+SHOWN = 3
+"""So many warnings or failures of a run are told as they come; the others stand in its records."""
 
 # Control characters, and the marks that let a text reorder the line it stands in; lone surrogates cannot be encoded.
 _UNSAFE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -52,6 +68,15 @@ def say(message: str) -> None:
     """One line on stderr under the program's name; a live bar stays below it."""
     sys.stderr.write(f"floatlens: {clean(message)}\n")
     sys.stderr.flush()
+
+
+def tell_warnings(number: int, where: str, messages: Iterable[str], run: Path) -> None:
+    """Say the warnings of an item, the `number`-th of a run that has any."""
+    if number <= SHOWN:
+        for message in messages:
+            say(f"warning: {where}: {message}")
+    elif number == SHOWN + 1:
+        say(f"warning: more warnings like these stand in {run / 'records.jsonl'}")
 
 
 def console(*, stderr: bool = False) -> Console:

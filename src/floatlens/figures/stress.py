@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
     from floatlens.qa.curves import Curve
 
-__all__ = ["plot_gain", "plot_stress"]
+__all__ = ["SERIES", "plot_gain", "plot_stress"]
 
 _WORDS = {"accuracy": "accuracy", "f1": "F1", "exact_match": "exact match"}
-_SERIES = {
+SERIES = {
     "random": "random documents",
     "topic": "documents on the same topic",
     "counterfactual": "the gold document with another answer",
     "mask": "masks",
     "dot": "one mask, then dots",
 }
+"""Series of the tests in words."""
 
 
 @styled
@@ -80,7 +81,7 @@ def _panel(axes: Axes, curves: Sequence[Curve], style: dict[str, Look]) -> None:
 
 
 def _title(data: str, series: str, test: str, *, several: bool) -> str:
-    words = _SERIES.get(series, "") if series != test else ""
+    words = SERIES.get(series, "") if series != test else ""
     return ": ".join(part for part in (label_of(data) if several else "", words) if part)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from floatlens.figures.stress import SERIES
 from floatlens.figures.style import Look, label_of
 from floatlens.report.answered import Answered
 from floatlens.report.panels import Panel, Styles, points, series
@@ -17,13 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["effect_panels", "score_panels", "stress_panels"]
 
 _CONDITIONS = {"closed": "closed book", "rag": "with documents"}
-_SERIES = {
-    "random": "random documents",
-    "topic": "documents on the same topic",
-    "counterfactual": "the gold document with another answer",
-    "mask": "masks",
-    "dot": "one mask, then dots",
-}
 _SHARE: dict[str, Any] = {"range": [-0.02, 1.04]}
 
 
@@ -56,7 +50,7 @@ def stress_panels(run: Answered, test: str, style: Styles) -> list[Panel]:
     several = len({curve.data for curve in found}) > 1
     made = []
     for data, name in dict.fromkeys((curve.data, curve.series) for curve in found):
-        words = [label_of(data) if several else "", "" if name == test else _SERIES.get(name, name)]
+        words = [label_of(data) if several else "", "" if name == test else SERIES.get(name, name)]
         own = [curve for curve in found if (curve.data, curve.series) == (data, name)]
         made.append(_stressed(": ".join(filter(None, words)), own, style))
     return made
