@@ -47,6 +47,9 @@ def test_answers_stand_in_the_documents_that_are_named(kind):
             assert asked.subject in asked.text
             assert asked.answer in context.documents[asked.golds[-1]].text
             assert len(asked.golds) == len(asked.path)
+            on_the_way = context.documents[asked.golds[-1]].title if len(what) == 4 else ""
+            assert asked.between == on_the_way
+            assert asked.spelt == (f"{on_the_way}, {asked.answer}" if on_the_way else asked.answer)
             assert context.documents[asked.golds[0]].title == asked.subject
 
 

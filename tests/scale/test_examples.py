@@ -59,6 +59,7 @@ def test_two_hops_need_two_documents():
         assert second.title not in example.question
         assert second.title in first.text
         assert example.answers[0] in second.text
+        assert example.answers[1:] == [f"{second.title}, {example.answers[0]}"]  # the way may be told as well
         kinds.add(example.meta["path"][0])
     assert kinds == {"spouse", "city"}
 

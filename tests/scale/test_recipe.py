@@ -76,3 +76,15 @@ def test_adapted_models_join_at_their_stage_and_warm_up_there():
     assert rates == pytest.approx([4e-4, 8e-4, 12e-4, 16e-4, 2e-3, 2e-3])
     with pytest.raises(ValueError, match='adapted_from="c" is none of the stages'):
         Recipe(stages=MADE.stages, decay=100, adapted_from="c")
+
+
+def test_a_course_begins_with_a_warm_up_and_ends_with_a_fall():
+    again = stage("c", 200).model_copy(update={"anew": True})
+    two = Recipe(stages=(*MADE.stages, again), warmup=5, decay=100, learning_rate=2e-3)
+    assert two.course_starts() == [0, 410]
+    assert MADE.course_starts() == [0]
+    assert [two.rate_at(step) for step in range(410)] == [MADE.rate_at(step) for step in range(410)]
+    assert [two.rate_at(step) for step in (410, 414, 510, 560, 609)] == pytest.approx([4e-4, 2e-3, 2e-3, 1e-3, 2e-4])
+    assert two.rate_at(412, first=412) == pytest.approx(4e-4)  # of a model that joins in the middle
+    with pytest.raises(ValueError, match="decay=201 is longer than the last stages of fixed length, 200 steps"):
+        Recipe(stages=two.stages, decay=201)

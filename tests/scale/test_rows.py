@@ -9,6 +9,7 @@ import pytest
 
 from floatlens.prompts import load_template
 from floatlens.prompts.template import render
+from floatlens.scale.lexicon import PLACES
 from floatlens.scale.recipe import RECIPE, Stage
 from floatlens.scale.rows import ANSWER, CONTEXT, END, FILL, RowMaker
 from floatlens.scale.world import make_world
@@ -96,6 +97,18 @@ def test_answers_of_documents_can_be_copied_from_them():
             found = exchanges(ids, part)
             told = " ".join(found[0][0])
             assert all(" ".join(answer) in told for _, answer in found)
+
+
+def test_two_hops_are_spelt_out_where_the_stage_says_so():
+    short, long = (MAKER.rows(stage("homes", length=400, two_hop=1.0, spelt=spelt), 0) for spelt in (False, True))
+    ends, whole = (
+        [" ".join(answer) for ids, part in zip(rows.ids, rows.part, strict=True) for _, answer in exchanges(ids, part)]
+        for rows in (short, long)
+    )
+    assert not any("," in answer for answer in ends)
+    spelt = [answer.split(" , ") for answer in whole if "," in answer]
+    assert len(spelt) > 6
+    assert all(between in PLACES and end in ends for between, end in spelt)
 
 
 @pytest.mark.parametrize("kind", ["words", "pairs"])

@@ -12,7 +12,8 @@ import time
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from floatlens.errors import FloatlensError
 from floatlens.models import load
@@ -51,6 +52,23 @@ def test_a_run_that_was_stopped_equals_one_that_was_not(tmp_path, name):
         whole, parts = (load_file(tmp_path / run / file) for run in ("whole", "parts"))
         assert whole.keys() == parts.keys()
         assert all(torch.equal(whole[key], parts[key]) for key in whole)
+
+
+def test_a_new_course_takes_nothing_along_but_the_weights_as_they_are_stored(tmp_path):
+    recipe = SMALL.model_copy(update={"stages": (*SMALL.stages, SMALL.stages[1].model_copy(update={"anew": True}))})
+    assert train(blueprint("llama"), recipe, tmp_path / "whole")
+    assert not train(blueprint("llama"), recipe, tmp_path / "parts", stop_after=8)
+    state = tmp_path / "parts" / "training.safetensors"
+    with safe_open(state, framework="pt") as file:
+        facts = file.metadata()
+    stored = {
+        key: value.half().float() if key.startswith("weights.") else torch.full_like(value, 7.0)
+        for key, value in load_file(state).items()
+    }
+    save_file(stored, state, metadata=facts)
+    assert train(blueprint("llama"), recipe, tmp_path / "parts")
+    whole, parts = (load_file(tmp_path / run / "model.safetensors") for run in ("whole", "parts"))
+    assert all(torch.equal(whole[key], parts[key]) for key in whole)
 
 
 def test_settled_lengths_give_the_same_weights_when_they_are_followed(tmp_path):

@@ -60,7 +60,7 @@ def test_the_first_known_people_are_met_most_often():
     met = np.zeros(len(world.known))
     for _ in range(3000):
         met[[world.known.index(who) for who in world.draw_known(random, 1)]] += 1
-    weight = 1 / (np.arange(len(met)) + 8)
+    weight = 0.5 ** (np.arange(len(met)) / 40)
     expected = 3000 * weight / weight.sum()
     assert abs(met[:20].sum() - expected[:20].sum()) < 5 * np.sqrt(expected[:20].sum())
     assert met[:20].sum() > 5 * met[-20:].sum()
@@ -95,3 +95,12 @@ def test_facts_of_unknown_people_change_from_one_draw_to_the_next():
     first, second = (world.draw_people(rng(seed), 10, "unknown") for seed in (1, 2))
     assert [who.facts for who in first] != [who.facts for who in second]
     assert [who.facts for who in first] == [who.facts for who in world.draw_people(rng(1), 10, "unknown")]
+
+
+def test_fewer_known_people_leave_everybody_else_where_they_were():
+    whole, few = make_world(), World(known=120)
+    assert few.names["heldout"] == whole.names["heldout"]
+    assert few.known == whole.known[:120]
+    assert set(whole.names["known"]) - set(few.names["known"]) < set(few.names["unknown"])
+    with pytest.raises(ValueError, match="known=121: give an even number from 120 to 360"):
+        World(known=121)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
+
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.models.llada import published_name
 from floatlens.scale.tokenizer import BOS, EOS, MASK, PAD, make_tokenizer, special_id, vocabulary, wrapped_tokenizer
@@ -20,10 +22,12 @@ from floatlens.scale.tokenizer import BOS, EOS, MASK, PAD, make_tokenizer, speci
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-__all__ = ["BLUEPRINTS", "Blueprint", "blueprint", "build_module", "write_checkpoint"]
+__all__ = ["BLUEPRINTS", "STORED", "Blueprint", "blueprint", "build_module", "write_checkpoint"]
 
 _LAYERS, _HEADS, _WIDTH = 8, 8, 128
 _LENGTH, _EPS = 1024, 1e-5
+STORED = torch.float16
+"""What weights are stored in."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +102,10 @@ def build_module(plan: Blueprint) -> PreTrainedModel:
 
 def write_checkpoint(plan: Blueprint, module: PreTrainedModel, folder: Path) -> None:
     """Weights in float16, configuration and tokenizer, as the published family lays them out."""
-    import torch
     from safetensors.torch import save_file
 
     describe, rename = _FORMATS[plan.name]
-    tensors = {rename(name): tensor.detach().half().contiguous() for name, tensor in module.state_dict().items()}
+    tensors = {rename(name): tensor.detach().to(STORED).contiguous() for name, tensor in module.state_dict().items()}
     if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
         raise FloatlensError(f"{plan.name}: its weights do not fit into float16; nothing was written")
     folder.mkdir(parents=True, exist_ok=True)

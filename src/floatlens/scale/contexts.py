@@ -25,13 +25,20 @@ Kind = Literal["people", "places", "spouses", "homes"]
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with its one answer. `path` names the attributes it follows; `golds` the documents it needs."""
+    """A question with its answer. `path` names the attributes it follows, `golds` the documents it needs, `between`
+    what lies between the first hop and the second."""
 
     text: str
     answer: str
     subject: str
     path: tuple[str, ...]
     golds: tuple[int, ...]
+    between: str = ""
+
+    @property
+    def spelt(self) -> str:
+        """The answer with the way to it: "Karl Winter, Dunmere" to where the spouse of Ada Frost lives."""
+        return f"{self.between}, {self.answer}" if self.between else self.answer
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,8 @@ def ask(random: np.random.Generator, context: Context, what: tuple[int, str] | t
         phrase = _pick(random, LINKS[what[1]]).format(s=subject.name)
         golds.append(what[2])
     text = _pick(random, QUESTIONS[path[-1]]).format(s=phrase)
-    return Asked(text, target.facts[path[-1]], subject.name, tuple(path), tuple(golds))
+    between = target.name if len(what) == 4 else ""
+    return Asked(text, target.facts[path[-1]], subject.name, tuple(path), tuple(golds), between)
 
 
 def draw_context(

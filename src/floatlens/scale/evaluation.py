@@ -1,6 +1,6 @@
 """How well a scale model does: the table of its card, decoded by its family's own sampler, batch by batch.
 
-Accuracy is exact: the decoded answer equals the only right one. Works for any model that reads the world's text, but
+Accuracy is exact: the decoded answer equals one that is accepted. Works for any model that reads the world's text, but
 says nothing about models that do not know it.
 """
 
@@ -75,7 +75,7 @@ def evaluate(
         ]
         for example, ids in zip(part, decode(model, prompts, **DECODING).answers(), strict=True):
             answer = str(model.tokenizer.decode(ids)) if model.tokenizer is not None else ""
-            found.append(Outcome(example.id, answer, answer == example.answers[0]))
+            found.append(Outcome(example.id, answer, answer in example.answers))
             done(found[-1])
     return found
 

@@ -34,7 +34,8 @@ def questions(
     """`count` questions of one set.
 
     `rag`: one hop, held-out people, `documents` passages of which one is gold, at place `gold` (0-based) or, if that is
-    not given, at every place in turn. `two-hop`: two gold passages, anywhere. `closed-known`: no passages, people that
+    not given, at every place in turn. `two-hop`: two gold passages, anywhere; accepted is the
+    end, or the way to it as well ("Dunmere", "Karl Winter, Dunmere"). `closed-known`: no passages, people that
     training told about. `closed-unknown`: no passages, held-out people, so nobody can know. `counterfactual`: as `rag`,
     but about a known person whose passage says something else than training did; the passage is right. `known`: as
     `rag`, about known people and as training told it, so that the same question can be asked with passages and without.
@@ -124,4 +125,10 @@ def _example(world: World, id: str, asked: Asked, context: Context | None) -> Ex
         "chance": 1 / world.number_of_values(asked.path[-1]),
         "world": [world.seed, WORLD_VERSION],
     }
-    return Example(id=id, question=asked.text, answers=[asked.answer], documents=documents, meta=meta)
+    return Example(
+        id=id,
+        question=asked.text,
+        answers=list(dict.fromkeys((asked.answer, asked.spelt))),
+        documents=documents,
+        meta=meta,
+    )

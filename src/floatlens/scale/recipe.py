@@ -1,7 +1,8 @@
 """The recipe: stages of training, each a mixture of rows, with one optimiser and one schedule for every model.
 
 Plain values; a model's card holds a copy of the recipe that made it. Stages have fixed lengths, set by the slowest of
-the four models, so that all of them see the same rows in the same order.
+the four models, so that all of them see the same rows in the same order. A stage may begin a new course: the optimiser
+starts anew from the weights as a checkpoint stores them, and the learning rate rises and falls again.
 """
 
 from __future__ import annotations
@@ -38,8 +39,10 @@ class Stage(_Plain):
     documents: tuple[int, int] = Field(description="fewest and most documents (or pairs) of a context")
     mixture: dict[str, float]
     known: float = Field(0.0, description="share of contexts about known people")
+    known_people: int = Field(120, description="how many are known; see `World`")
     similar: float = Field(0.5, description="share of contexts in which names resemble one another")
     two_hop: float = Field(0.5, description="how likely the next question takes two hops, where the context has any")
+    spelt: bool = Field(False, description="whether answers in two hops say what lies between as well")
     names: int = Field(64, ge=2, description="how many words are in use as names; for words only")
     gap: int = Field(0, ge=0, description="most words between a name and its value, in lines without sentences")
     every_answer: float = Field(1.0, description="share of rows whose answers are all masked; in others a random share")
@@ -47,6 +50,7 @@ class Stage(_Plain):
         0.0, description="share of the context that diffusion models do not see, in half the rows"
     )
     spare: int = Field(3, ge=0, description="most EOS to follow the one that ends an answer, but for the last answer")
+    anew: bool = Field(False, description="whether a new course begins with this stage")
 
     @property
     def tokens(self) -> int:
@@ -64,7 +68,7 @@ class Recipe(_Plain):
     weight_decay: float = 0.01
     clip: float = 1.0
     warmup: int = 100
-    decay: int = Field(2000, ge=1, description="how many steps, at the end, the learning rate takes to fall to a tenth")
+    decay: int = Field(2000, ge=1, description="steps that the learning rate takes to fall to a tenth, ending a course")
     earlier: float = Field(0.25, description="share of steps that go back to an earlier stage")
     adapted_from: str | None = Field(
         None, description="the stage at which a model joins that starts from the finished weights of another"
@@ -73,14 +77,29 @@ class Recipe(_Plain):
     @model_validator(mode="after")
     def _falls_where_lengths_are_fixed(self) -> Recipe:
         """Otherwise the rate of a step would depend on stages that are still to be settled."""
-        fixed = self.stages[-1].steps
-        for stage in reversed(self.stages[:-1]):
-            if stage.until is not None:
-                break
-            fixed += stage.steps
-        if self.decay > fixed:
-            raise ValueError(f"decay={self.decay} is longer than the last stages of fixed length, {fixed} steps")
+        for course in self._courses():
+            fixed = course[-1].steps
+            for stage in reversed(course[:-1]):
+                if stage.until is not None:
+                    break
+                fixed += stage.steps
+            if self.decay > fixed:
+                raise ValueError(f"decay={self.decay} is longer than the last stages of fixed length, {fixed} steps")
         return self
+
+    def _courses(self) -> list[list[Stage]]:
+        """The stages, divided where one begins anew."""
+        found: list[list[Stage]] = [[]]
+        for stage in self.stages:
+            if stage.anew and found[-1]:
+                found.append([])
+            found[-1].append(stage)
+        return found
+
+    def course_starts(self) -> list[int]:
+        """The first step of every course."""
+        lengths = [sum(stage.steps for stage in course) for course in self._courses()]
+        return [0, *np.cumsum(lengths[:-1]).tolist()]
 
     @model_validator(mode="after")
     def _joins_at_a_stage(self) -> Recipe:
@@ -117,9 +136,12 @@ class Recipe(_Plain):
         return next(first for first, stage in self.starts() if stage.name == self.adapted_from)
 
     def rate_at(self, step: int, first: int = 0) -> float:
-        """The learning rate of a step: linear warm-up from the first on, a plateau, a linear fall."""
-        rise = min(1.0, (step - first + 1) / max(self.warmup, 1))
-        left = (self.steps - step) / self.decay
+        """The learning rate of a step: in every course a linear warm-up, a plateau and a linear fall."""
+        starts = self.course_starts()
+        course = int(np.searchsorted(starts, step, side="right")) - 1
+        end = [*starts, self.steps][course + 1]
+        rise = min(1.0, (step - max(first, starts[course]) + 1) / max(self.warmup, 1))
+        left = (end - step) / self.decay
         return self.learning_rate * min(rise, max(0.1, min(1.0, left)))
 
     def starts(self) -> Iterator[tuple[int, Stage]]:
@@ -136,6 +158,14 @@ def _stage(name: str, steps: int, size: tuple[int, int], documents: tuple[int, i
 
 
 _READING: dict[str, Any] = {"context_mask": 0.05, "every_answer": 0.85}
+
+_SPELT: dict[str, Any] = {
+    "context_mask": 0.05,
+    "every_answer": 0.6,
+    "known_people": 360,
+    "spelt": True,
+    "two_hop": 0.55,
+}
 
 RECIPE = Recipe(
     stages=(
@@ -174,11 +204,30 @@ RECIPE = Recipe(
             two_hop=0.55,
             **_READING,
         ),
+        # A second course: three times as many known people, most of them seldom asked about; two hops spelt out.
+        _stage(
+            "spelt out 3",
+            400,
+            (6, 320),
+            (2, 4),
+            mixture={"people": 0.1, "places": 0.15, "spouses": 0.2, "homes": 0.3, "closed": 0.25},
+            anew=True,
+            **_SPELT,
+        ),
+        _stage(
+            "spelt out 10",
+            1200,
+            (3, 640),
+            (4, 12),
+            mixture={"people": 0.2, "places": 0.1, "spouses": 0.2, "homes": 0.25, "closed": 0.25},
+            known=0.15,
+            **_SPELT,
+        ),
     ),
     learning_rate=2e-3,
     decay=1500,
     earlier=0.1,
-    adapted_from="documents 3",
+    adapted_from="spelt out 3",
 )
 
 

@@ -53,9 +53,13 @@ class RowMaker:
 
     def __init__(self, seed: int = 0, world: World | None = None) -> None:
         self.seed = seed
-        self.world = make_world() if world is None else world
+        self._given = world
         self.tokenizer = make_tokenizer()
         self.bos, self.eos, self.mask = (special_id(self.tokenizer, token) for token in (BOS, EOS, MASK))
+
+    def world(self, stage: Stage) -> World:
+        """Who is known in a stage."""
+        return make_world(known=stage.known_people) if self._given is None else self._given
 
     @cached_property
     def template(self) -> Template:
@@ -89,7 +93,7 @@ class RowMaker:
         if what in ("notes", "asked"):
             return self._notes(random, stage, asked=what == "asked")
         if what == "closed":
-            return self._closed(random)
+            return self._closed(random, stage)
         if what in ("words", "pairs", "couples"):
             return self._pairs(random, stage, what)
         return self._documents(random, stage, what)
@@ -99,7 +103,7 @@ class RowMaker:
         known = random.random() < stage.known
         context = draw_context(
             random,
-            self.world,
+            self.world(stage),
             what,  # type: ignore[arg-type]
             count,
             group="known" if known else "unknown",
@@ -107,7 +111,7 @@ class RowMaker:
             altered=0.5 if known and random.random() < 0.5 else 0.0,
         )
         asked = self._questions(random, context, stage.two_hop)
-        return self._pack(render(self.template, asked[0].text, context.documents).text, asked)
+        return self._pack(render(self.template, asked[0].text, context.documents).text, asked, spelt=stage.spelt)
 
     def _questions(self, random: np.random.Generator, context: Context, two_hop: float) -> list[Asked]:
         """Every question of the context once, in random order, two-hop ones first with probability `two_hop` each."""
@@ -119,19 +123,19 @@ class RowMaker:
             asked.append(ask(random, context, queue[pick].pop()))
         return asked
 
-    def _closed(self, random: np.random.Generator) -> list[tuple[str, str]]:
+    def _closed(self, random: np.random.Generator, stage: Stage) -> list[tuple[str, str]]:
         """Questions about known people, without documents."""
         asked = []
-        for subject in self.world.draw_known(random, 24):
+        for subject in self.world(stage).draw_known(random, 24):
             attribute = list(subject.facts)[int(random.integers(len(subject.facts)))]
             text = QUESTIONS[attribute][int(random.integers(len(QUESTIONS[attribute])))].format(s=subject.name)
             asked.append(Asked(text, subject.facts[attribute], subject.name, (attribute,), ()))
         return self._pack(render(self.template, asked[0].text, ()).text, asked)
 
-    def _pack(self, prompt: str, asked: Sequence[Asked]) -> list[tuple[str, str]]:
+    def _pack(self, prompt: str, asked: Sequence[Asked], *, spelt: bool = False) -> list[tuple[str, str]]:
         before, after = self.follow_up
         texts = [prompt, *(f"{before}{one.text}{after}" for one in asked[1:])]
-        return [(text, one.answer) for text, one in zip(texts, asked, strict=True)]
+        return [(text, one.spelt if spelt else one.answer) for text, one in zip(texts, asked, strict=True)]
 
     def _pairs(self, random: np.random.Generator, stage: Stage, what: str) -> list[tuple[str, str]]:
         """Names with a value each, one to a line, then the names again in another order: look up and copy.
@@ -142,11 +146,11 @@ class RowMaker:
         count = int(random.integers(stage.documents[0], stage.documents[1] + 1))
         if what != "words":
             similar = bool(random.random() < stage.similar)
-            names = self.world.draw_names(random, count, "unknown", similar=similar)
+            names = self.world(stage).draw_names(random, count, "unknown", similar=similar)
         else:
             names = [_WORDS[i] for i in random.choice(stage.names, count, replace=False).tolist()]
         if what == "couples":
-            told = dict(zip(names, self.world.draw_names(random, count, "unknown"), strict=True))
+            told = dict(zip(names, self.world(stage).draw_names(random, count, "unknown"), strict=True))
         else:
             told = {name: _VALUES[int(random.random() * min(8 * stage.names, len(_VALUES)))] for name in names}
         listed = "".join(f"\n{name}{self._gap(random, stage)} {value}" for name, value in told.items())
@@ -165,7 +169,8 @@ class RowMaker:
         Each is to be completed as a sentence, or is `asked` for as questions are after documents.
         """
         count = int(random.integers(stage.documents[0], stage.documents[1] + 1))
-        people = self.world.draw_people(random, count, "unknown", similar=bool(random.random() < stage.similar))
+        similar = bool(random.random() < stage.similar)
+        people = self.world(stage).draw_people(random, count, "unknown", similar=similar)
         told = random.choice(len(PERSON), int(random.integers(1, 3)), replace=False).tolist()
         facts = [(who, PERSON[i]) for who in people for i in told]
         order, again = random.permutation(len(facts)).tolist(), random.permutation(len(facts)).tolist()

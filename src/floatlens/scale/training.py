@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from floatlens.errors import FloatlensError
-from floatlens.scale.blueprints import Blueprint, build_module, write_checkpoint
+from floatlens.scale.blueprints import STORED, Blueprint, build_module, write_checkpoint
 from floatlens.scale.objectives import draw_mask, score
 from floatlens.scale.recipe import Recipe
 from floatlens.scale.rows import RowMaker
@@ -129,10 +129,19 @@ class _Run:
         self._since: list[tuple[float, float, float]] = []
         self._restore()
 
+    def _begin_course(self) -> None:
+        """Go on from the weights as a checkpoint would store them, so that a stored model can take it as well."""
+        with torch.no_grad():
+            for parameter in self.module.parameters():
+                parameter.copy_(parameter.to(STORED))
+        self.optimizer.state.clear()
+
     def advance(self) -> None:
         """One step."""
         began = time.perf_counter()
         recipe = self.recipe
+        if self.step > self.first and self.step in recipe.course_starts():
+            self._begin_course()
         current, stage = recipe.stage_at(self.step)
         rows = self.maker.rows(stage, self.step)
         random = np.random.default_rng([recipe.seed, 2, self.step])

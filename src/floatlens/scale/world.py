@@ -1,6 +1,7 @@
 """The scale world: people and places with attributes, all from one seed, and which of them a model may ever meet.
 
-- *known* people have fixed facts that training states again and again, the first of them most often;
+- *known* people have fixed facts that training states again and again, the first of them most often and from early on,
+  the rest seldom and only late, so that a model knows some and not others;
 - *unknown* people get new facts each time they appear in training, so only a document can tell them;
 - *held-out* people never appear in training, in no document, question or answer; evaluation is about them.
 
@@ -16,19 +17,20 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from floatlens.scale.lexicon import FIRST_NAMES, LAST_NAMES, PLACES, VALUES
 from floatlens.scale.wording import PERSON, PLACE
 
-__all__ = ["WORLD_VERSION", "Group", "Subject", "World", "make_world"]
+__all__ = ["KNOWN", "WORLD_VERSION", "Group", "Subject", "World", "make_world"]
 
-WORLD_VERSION = 1
-"""Raised whenever a seed would give another world."""
+WORLD_VERSION = 2
+"""Raised whenever a seed would give another world. Version 2 has 240 more known people; everybody else stayed."""
 
 Group = Literal["known", "unknown", "heldout"]
 
-_KNOWN, _HELDOUT = 120, 300
-_RANK_OFFSET = 8.0  # known person r is met with weight 1 / (r + offset): the first 16 times as often as the last
+KNOWN, _OLD_FRIENDS, _HELDOUT = 360, 120, 300
+_NAMES = 1  # of the draw of names and facts: a larger group of known people leaves the others as they were
 
 
 @dataclass(frozen=True)
@@ -43,21 +45,26 @@ class Subject:
 class World:
     """Names by group, the facts of known people, and draws from both. Example: `make_world().known[0].facts["city"]`"""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, known: int = KNOWN) -> None:
+        """The first `known` of the known people; whoever else would be known is unknown in this one."""
+        if not (_OLD_FRIENDS <= known <= KNOWN and known % 2 == 0):
+            raise ValueError(f"known={known}: give an even number from {_OLD_FRIENDS} to {KNOWN}")
         self.seed = seed
-        random = np.random.default_rng([seed, WORLD_VERSION])
+        random = np.random.default_rng([seed, _NAMES])
         order = random.permutation(len(FIRST_NAMES) * len(LAST_NAMES))
         names = [f"{FIRST_NAMES[i // len(LAST_NAMES)]} {LAST_NAMES[i % len(LAST_NAMES)]}" for i in order.tolist()]
+        rest = _OLD_FRIENDS + _HELDOUT
+        late = rest + known - _OLD_FRIENDS
         self.names: dict[Group, list[str]] = {
-            "known": names[:_KNOWN],
-            "heldout": names[_KNOWN : _KNOWN + _HELDOUT],
-            "unknown": names[_KNOWN + _HELDOUT :],
+            "known": names[:_OLD_FRIENDS] + names[rest:late],
+            "heldout": names[_OLD_FRIENDS:rest],
+            "unknown": names[late:],
         }
         self._sets = {group: frozenset(found) for group, found in self.names.items()}
-        known = self.names["known"]
-        spouses = {name: known[i ^ 1] for i, name in enumerate(known)}  # neighbours are married
-        self.known = tuple(Subject(name, "person", self._facts(random, spouses[name])) for name in known)
-        weight = 1.0 / (np.arange(_KNOWN) + _RANK_OFFSET)
+        married = self.names["known"]
+        spouses = {name: married[i ^ 1] for i, name in enumerate(married)}  # neighbours are
+        self.known = tuple(Subject(name, "person", self._facts(random, spouses[name])) for name in married)
+        weight = _met(known)
         self._known_cdf = np.cumsum(weight / weight.sum())
 
     def group_of(self, name: str) -> Group:
@@ -72,7 +79,7 @@ class World:
         """Different known people, by how often they are met in training; no two share a last name."""
         found: dict[str, Subject] = {}
         while len(found) < count:
-            who = self.known[min(int(np.searchsorted(self._known_cdf, random.random())), _KNOWN - 1)]
+            who = self.known[min(int(np.searchsorted(self._known_cdf, random.random())), len(self.known) - 1)]
             found.setdefault(_last(who.name), who)
         return list(found.values())
 
@@ -127,6 +134,13 @@ class World:
         return {a: spouse if a == "spouse" else _one(random, VALUES[a]) for a in PERSON}
 
 
+def _met(known: int) -> NDArray[np.float64]:
+    """How often each known person is met, as weights. The first ones alone: the first 16 times as often as the last.
+    Once others have joined: half as often every 40 places, so that what it takes to be remembered lies within."""
+    rank = np.arange(known, dtype=np.float64)
+    return 1 / (rank + 8) if known == _OLD_FRIENDS else 2 ** (-rank / 40)
+
+
 def _last(name: str) -> str:
     return name.rsplit(" ", 1)[-1]
 
@@ -136,6 +150,6 @@ def _one(random: np.random.Generator, values: Sequence[str]) -> str:
 
 
 @cache
-def make_world(seed: int = 0) -> World:
+def make_world(seed: int = 0, known: int = KNOWN) -> World:
     """The world of a seed; made once per process."""
-    return World(seed)
+    return World(seed, known)
