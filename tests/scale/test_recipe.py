@@ -83,6 +83,7 @@ def test_a_course_begins_with_a_warm_up_and_ends_with_a_fall():
     two = Recipe(stages=(*MADE.stages, again), warmup=5, decay=100, learning_rate=2e-3)
     assert two.course_starts() == [0, 410]
     assert MADE.course_starts() == [0]
+    assert {two.stage_at(step)[1].name for step in range(410, 610)} == {"c"}  # nothing goes back to another course
     assert [two.rate_at(step) for step in range(410)] == [MADE.rate_at(step) for step in range(410)]
     assert [two.rate_at(step) for step in (410, 414, 510, 560, 609)] == pytest.approx([4e-4, 2e-3, 2e-3, 1e-3, 2e-4])
     assert two.rate_at(412, first=412) == pytest.approx(4e-4)  # of a model that joins in the middle

@@ -14,7 +14,8 @@ from floatlens.scale.recipe import RECIPE, Stage
 from floatlens.scale.rows import ANSWER, CONTEXT, END, FILL, RowMaker
 from floatlens.scale.world import make_world
 
-KINDS = ["words", "pairs", "couples", "notes", "asked", "closed", "people", "places", "spouses", "homes"]
+KINDS = ["words", "sites", "pairs", "couples", "notes", "asked", "asked places", "closed"]
+KINDS += ["people", "places", "spouses", "homes"]
 MAKER = RowMaker(3)
 
 
@@ -111,7 +112,27 @@ def test_two_hops_are_spelt_out_where_the_stage_says_so():
     assert all(between in PLACES and end in ends for between, end in spelt)
 
 
-@pytest.mark.parametrize("kind", ["words", "pairs"])
+def test_places_are_asked_about_a_few_at_a_time_and_never_told_of_twice():
+    rows = MAKER.rows(stage("asked places", length=500), 0)
+    for ids, part in zip(rows.ids, rows.part, strict=True):
+        told: dict[str, set[str]] = {}
+        asked = []
+        for context, answer in exchanges(ids, part):
+            *lines, question, _ = [line.strip() for line in " ".join(context).split("\n") if line.strip()]
+            new = {}
+            for line in (line for line in lines if line.endswith(".") and "Question" not in line):
+                place = next(word for word in line.split() if word in PLACES)
+                new.setdefault(place, set()).add(line)
+            assert not new.keys() & told.keys()
+            told |= new
+            place = next(word for word in question.split() if word in PLACES)
+            assert any(" ".join(answer) in line for line in told[place])
+            asked.append(question)
+        assert len(told) > 4
+        assert len(set(asked)) == len(asked) > 4
+
+
+@pytest.mark.parametrize("kind", ["words", "sites", "pairs"])
 def test_lines_are_looked_up_by_name(kind):
     rows = MAKER.rows(stage(kind, length=60), 0)
     for ids, part in zip(rows.ids, rows.part, strict=True):

@@ -28,7 +28,8 @@ class _Plain(BaseModel):
 class Stage(_Plain):
     """A stretch of training.
 
-    `mixture` weighs kinds of rows: words, pairs, couples, notes, asked, closed, people, places, spouses, homes.
+    `mixture` weighs kinds of rows: words, sites, pairs, couples, notes, asked, asked places, closed, people, places,
+    spouses, homes.
     """
 
     name: str
@@ -122,12 +123,13 @@ class Recipe(_Plain):
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()[:12]
 
     def stage_at(self, step: int) -> tuple[Stage, Stage]:
-        """The stage a step belongs to, and the stage whose rows it takes: the same, or now and then an earlier one."""
+        """The stage a step belongs to, and the stage whose rows it takes: now and then an earlier one of its course."""
         ends = np.cumsum([stage.steps for stage in self.stages])
         current = int(np.searchsorted(ends, step, side="right"))
+        first = max(i for i in range(current + 1) if i == 0 or self.stages[i].anew)
         random = np.random.default_rng([self.seed, 1, step])
-        back = current > 0 and random.random() < self.earlier
-        return self.stages[current], self.stages[int(random.integers(current)) if back else current]
+        back = current > first and random.random() < self.earlier
+        return self.stages[current], self.stages[int(random.integers(first, current)) if back else current]
 
     def first_step(self, *, adapted: bool) -> int:
         """Where a model begins: at the beginning, or with the stage at which adapted ones join."""
@@ -204,19 +206,30 @@ RECIPE = Recipe(
             two_hop=0.55,
             **_READING,
         ),
-        # A second course: three times as many known people, most of them seldom asked about; two hops spelt out.
+        # A second course. Places are looked up as people are: in lines, at a distance, asked for in sentences.
+        _stage("sites", 300, (32, 32), (2, 4), mixture={"sites": 0.8, "words": 0.2}, anew=True),
+        _stage("sites apart", 400, (24, 48), (2, 4), mixture={"sites": 0.8, "words": 0.2}, gap=4),
+        _stage(
+            "asked places",
+            700,
+            (8, 192),
+            (2, 4),
+            mixture={"asked places": 0.7, "asked": 0.15, "sites": 0.15},
+            gap=4,
+            known_people=360,
+        ),
+        # Then documents again, two hops spelt out, three times as many known people, most of them seldom asked about.
         _stage(
             "spelt out 3",
-            400,
+            600,
             (6, 320),
             (2, 4),
-            mixture={"people": 0.1, "places": 0.15, "spouses": 0.2, "homes": 0.3, "closed": 0.25},
-            anew=True,
+            mixture={"people": 0.1, "places": 0.2, "spouses": 0.2, "homes": 0.3, "closed": 0.2},
             **_SPELT,
         ),
         _stage(
             "spelt out 10",
-            1200,
+            1500,
             (3, 640),
             (4, 12),
             mixture={"people": 0.2, "places": 0.1, "spouses": 0.2, "homes": 0.25, "closed": 0.25},
@@ -227,7 +240,7 @@ RECIPE = Recipe(
     learning_rate=2e-3,
     decay=1500,
     earlier=0.1,
-    adapted_from="spelt out 3",
+    adapted_from="sites",
 )
 
 

@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from floatlens.prompts import load_template
 from floatlens.prompts.template import Template, render
 from floatlens.scale.contexts import Asked, Context, ask, draw_context
-from floatlens.scale.lexicon import FILLERS, FIRST_NAMES, LAST_NAMES, VALUES
+from floatlens.scale.lexicon import FILLERS, FIRST_NAMES, LAST_NAMES, PLACES, VALUES
 from floatlens.scale.recipe import Stage
 from floatlens.scale.tokenizer import BOS, EOS, MASK, make_tokenizer, special_id
-from floatlens.scale.wording import PERSON, QUESTIONS, SENTENCES
-from floatlens.scale.world import World, make_world
+from floatlens.scale.wording import PERSON, PLACE, QUESTIONS, SENTENCES
+from floatlens.scale.world import Subject, World, make_world
 
 __all__ = ["ANSWER", "CONTEXT", "END", "FILL", "RowMaker", "Rows"]
 
 _WORDS = tuple(word for pair in zip(FIRST_NAMES, LAST_NAMES, strict=True) for word in pair)
 _VALUES = tuple(value for values in VALUES.values() for value in values if " " not in value)
 
-_LINES = ("words", "pairs", "couples", "notes")
+_LINES = ("words", "sites", "pairs", "couples", "notes")
 _SEVERAL = (
     "pairs",
     "couples",
@@ -92,9 +92,11 @@ class RowMaker:
         """What is asked and its answer, in turn; whatever is told comes before the first question."""
         if what in ("notes", "asked"):
             return self._notes(random, stage, asked=what == "asked")
+        if what == "asked places":
+            return self._asked_places(random, stage)
         if what == "closed":
             return self._closed(random, stage)
-        if what in ("words", "pairs", "couples"):
+        if what in ("words", "sites", "pairs", "couples"):
             return self._pairs(random, stage, what)
         return self._documents(random, stage, what)
 
@@ -140,15 +142,16 @@ class RowMaker:
     def _pairs(self, random: np.random.Generator, stage: Stage, what: str) -> list[tuple[str, str]]:
         """Names with a value each, one to a line, then the names again in another order: look up and copy.
 
-        For `words` single words stand for names, and a stage with few of them has few values; for `couples` the values
-        are names as well.
+        For `words` single words stand for names, and a stage with few of them has few values; for `sites` places do;
+        for `couples` the values are names as well.
         """
         count = int(random.integers(stage.documents[0], stage.documents[1] + 1))
-        if what != "words":
+        if what in ("words", "sites"):
+            options = PLACES if what == "sites" else _WORDS[: stage.names]
+            names = [options[i] for i in random.choice(len(options), count, replace=False).tolist()]
+        else:
             similar = bool(random.random() < stage.similar)
             names = self.world(stage).draw_names(random, count, "unknown", similar=similar)
-        else:
-            names = [_WORDS[i] for i in random.choice(stage.names, count, replace=False).tolist()]
         if what == "couples":
             told = dict(zip(names, self.world(stage).draw_names(random, count, "unknown"), strict=True))
         else:
@@ -171,8 +174,23 @@ class RowMaker:
         count = int(random.integers(stage.documents[0], stage.documents[1] + 1))
         similar = bool(random.random() < stage.similar)
         people = self.world(stage).draw_people(random, count, "unknown", similar=similar)
-        told = random.choice(len(PERSON), int(random.integers(1, 3)), replace=False).tolist()
-        facts = [(who, PERSON[i]) for who in people for i in told]
+        return self._told(random, people, PERSON, asked=asked)
+
+    def _asked_places(self, random: np.random.Generator, stage: Stage) -> list[tuple[str, str]]:
+        """The same about places, all of them, a few at a time: no place stands twice in a row."""
+        places = self.world(stage).draw_places(random, len(PLACES))
+        pieces: list[tuple[str, str]] = []
+        while places:
+            count = int(random.integers(stage.documents[0], stage.documents[1] + 1))
+            pieces += self._told(random, places[:count], PLACE, asked=True)
+            places = places[count:]
+        return pieces
+
+    def _told(
+        self, random: np.random.Generator, subjects: Sequence[Subject], attributes: Sequence[str], *, asked: bool
+    ) -> list[tuple[str, str]]:
+        told = random.choice(len(attributes), int(random.integers(1, 3)), replace=False).tolist()
+        facts = [(who, attributes[i]) for who in subjects for i in told]
         order, again = random.permutation(len(facts)).tolist(), random.permutation(len(facts)).tolist()
         tail = "".join(
             f"\n{_pick(random, SENTENCES[a]).format(s=who.name, v=who.facts[a])}"
