@@ -41,6 +41,15 @@ def test_gain_is_compared_with_twice_that_of_the_others(diffusion: float, verdic
     assert found.subject == "mdm against arm, d"
 
 
+def test_less_harm_is_no_help() -> None:
+    rates = {"mdm": {"closed": 0.5, "rag": 0.4}, "arm": {"closed": 0.8, "rag": 0.2}}  # −0.1 and −0.6
+    (found,) = answer_claims(answers(rates))
+    assert float(found.parts[0].found.mean) == pytest.approx(-0.1 + 2 * 0.6, abs=0.02)
+    assert [part.verdict for part in found.parts] == ["supported", "not supported"]
+    assert found.verdict == "not supported"
+    assert float(found.parts[1].found.mean) == pytest.approx(-0.1, abs=0.02)
+
+
 def test_robustness_is_compared_curve_by_curve() -> None:
     noise = {f"noise-{x:g}": rate for x, rate in zip((0, 0.2, 0.4, 0.6, 0.8), (1.0, 0.9, 0.9, 0.9, 0.8), strict=True)}
     worse = {name: rate / 3 for name, rate in noise.items()}
