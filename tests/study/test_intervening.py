@@ -78,24 +78,35 @@ def test_measurements_are_of_the_traced_questions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "edited", "verdict"),
+    ("kind", "plain", "control", "edited", "parts"),
     [
-        ("arm", 0.2, "supported"),
-        ("arm", 0.9, "not supported"),
-        ("mdm", 0.2, "not supported"),
-        ("mdm", 0.9, "supported"),
+        ("arm", 1.0, 0.9, 0.2, "++"),
+        ("arm", 1.0, 0.5, 0.5, "-+"),  # what any change of attention costs
+        ("arm", 0.5, 1.0, 0.5, "+-"),  # the control gained, the edit cost nothing
+        ("mdm", 1.0, 1.0, 1.0, "+++"),
+        ("mdm", 1.0, 0.9, 0.2, "--+"),
+        ("mdm", 1.0, 0.9, 0.9, "+?+"),  # two of twenty lost, 0.1: by chance more than 0.05 or not
+        ("mdm", 1.0, 0.0, 0.0, "+-+"),  # both collapse
+        ("mdm", 0.0, 0.0, 0.0, "++-"),  # nothing there that could be lost
     ],
 )
-def test_removing_anchors_is_judged_beyond_the_control(kind: str, edited: float, verdict: str) -> None:
-    rates = {"plain": 1.0, "drop_anchors k=1": edited, "drop_anchors k=1 (random)": 0.9}
+def test_removing_anchors_is_judged_beside_control_and_plain(
+    kind: str, plain: float, control: float, edited: float, parts: str
+) -> None:
+    rates = {"plain": plain, "drop_anchors k=1": edited, "drop_anchors k=1 (random)": control}
     (found,) = edit_claims(answers(rates, kind=kind), SPECS)
-    assert (found.id, found.verdict) == (f"{kind}-without-anchors", verdict)
-    assert float(found.parts[0].found.mean) == pytest.approx(0.9 - edited)
+    assert found.id == f"{kind}-without-anchors"
+    signs = {"supported": "+", "not supported": "-", "undecided": "?"}
+    assert "".join(signs[part.verdict] for part in found.parts) == parts
+    assert signs[found.verdict] == ("-" if "-" in parts else "?" if "?" in parts else "+")
+    assert [float(part.found.mean) for part in found.parts[:2]] == pytest.approx([control - edited, plain - edited])
 
 
-def test_holding_anchors_is_judged_for_diffusion_models() -> None:
+@pytest.mark.parametrize(("plain", "verdict"), [(1.0, "supported"), (0.1, "not supported")])
+def test_holding_anchors_is_judged_for_diffusion_models(plain: float, verdict: str) -> None:
     names = ("pin_anchors to=step0 k=5", "pin_anchors to=step0 k=5 (random)")
-    rates = {"plain": 1.0, names[0]: 0.1, names[1]: 0.9}
+    rates = {"plain": plain, names[0]: 0.1, names[1]: 0.9}
     (found,) = edit_claims(answers(rates), SPECS)
-    assert (found.id, found.verdict) == ("anchors-held", "supported")
+    assert (found.id, found.verdict) == ("anchors-held", verdict)
     assert edit_claims(answers(rates, kind="arm"), SPECS) == []
+    assert edit_claims(answers({name: 0.1 for name in names}), SPECS) == []  # nothing plain to compare with

@@ -1,7 +1,7 @@
 """Verdicts on what anchors are for: removing them, and holding them where they were, beside random controls.
 
-The loss is that of accuracy from the control to the edit, question by question, so that what any change of attention of
-this size would cost is taken off.
+The loss of accuracy is taken question by question, twice: from the control to the edit, so that what any change of
+attention of this size would cost is taken off, and from the plain answers, since a control may fall or rise by itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from floatlens.analysis.intervals import Estimate, estimate
+from floatlens.analysis.intervals import estimate
 from floatlens.verdicts.claim import Claim, Part
 
 if TYPE_CHECKING:
@@ -44,19 +44,30 @@ def _judged(answers: pd.DataFrame, specs: Sequence[EditSpec], edit: str, kind: s
         return
     spec = min(doses, key=lambda one: one.dose if isinstance(one.dose, int | float) else 0)
     own = answers[answers["kind"] == kind]
+    hurts = "not hurt" not in _STATEMENTS[edit, kind]
+    id = {"drop_anchors": f"{kind}-without-anchors", "pin_anchors": "anchors-held"}[edit]
     for (model, data), some in own.groupby(["model", "data"], sort=False):
-        found = _loss(some, spec)
-        if found is not None:
-            hurts = "not hurt" not in _STATEMENTS[edit, kind]
-            part = Part(f"accuracy lost to {spec.label}, beyond its random control", found, LOSS, above=hurts)
-            id = {"drop_anchors": f"{kind}-without-anchors", "pin_anchors": "anchors-held"}[edit]
-            yield Claim(id, _STATEMENTS[edit, kind], f"{model}, {data}", (part,), "interventions-accuracy")
+        parts = _parts(some, spec, hurts)
+        if parts:
+            yield Claim(id, _STATEMENTS[edit, kind], f"{model}, {data}", parts, "interventions-accuracy")
 
 
-def _loss(some: pd.DataFrame, spec: EditSpec) -> Estimate | None:
+def _parts(some: pd.DataFrame, spec: EditSpec, hurts: bool) -> tuple[Part, ...]:
+    """The loss beyond the control, and from the plain answers, on the questions that have all three; () without them.
+
+    A model that answers nothing right has nothing to lose, so one that is not hurt has to answer something first.
+    """
+    from floatlens.study.intervening import PLAIN
+
     wide = some.pivot(index="id", columns="condition", values="accuracy")
-    names = [spec.controlled(0).label, spec.label]
+    names = [PLAIN, spec.controlled(0).label, spec.label]
     if not all(name in wide.columns for name in names):
-        return None
-    pair = wide[names].dropna().to_numpy(dtype=np.float64)
-    return estimate(pair[:, 0] - pair[:, 1]) if len(pair) else None
+        return ()
+    plain, control, edited = wide[names].dropna().to_numpy(dtype=np.float64).T
+    if not len(plain):
+        return ()
+    parts = (
+        Part(f"accuracy lost to {spec.label}, beyond its random control", estimate(control - edited), LOSS, hurts),
+        Part(f"accuracy lost to {spec.label}, from plain", estimate(plain - edited), LOSS, hurts),
+    )
+    return parts if hurts else (*parts, Part("accuracy without an edit", estimate(plain), LOSS))
