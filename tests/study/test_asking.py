@@ -17,7 +17,7 @@ from floatlens.qa import Data, Example, open_data
 from floatlens.qa.answering import Answer, Asked
 from floatlens.qa.metrics import score
 from floatlens.study import AnswerRecord, RunFolder, asking
-from floatlens.study.asking import AskTask, Condition, Subject, count_items, manifest_of, run_items, subjects
+from floatlens.study.asking import WHY, AskTask, Condition, Subject, count_items, manifest_of, run_items, subjects
 from floatlens.study.records import read_records
 from floatlens.study.workers import Workers, suggest
 
@@ -119,6 +119,26 @@ def test_running_again_asks_what_is_missing(tmp_path: Path, subject: Subject, da
     assert go(out, [subject], data, Fake()) == []
     whole = go(tmp_path / "whole", [subject], data, Fake(), batch=7)
     assert bare(read_records(out / "records.jsonl", AnswerRecord)) == bare(whole)
+
+
+@pytest.mark.parametrize("count", [6, 9])
+def test_a_stress_run_keeps_its_number_of_questions(tmp_path: Path, subject: Subject, count: int) -> None:
+    """Its distractors are drawn from all of them, so that with others one name would stand for two prompts."""
+    write(tmp_path / "d.v2.jsonl", 9)
+    with RunFolder.open(tmp_path / "run", AnswerRecord) as run:
+        for limit in (8, 8, count):
+            data = open_data(tmp_path / "d.v2.jsonl", limit=limit)
+            manifest, free = manifest_of("stress", [subject], [data], {}, run.manifest)
+            if limit == 8:
+                run.settle(manifest, free=free)
+                run.add(AnswerRecord(item="i", index=0, id="q0", status="done", model="m", data="d", condition="c"))
+                continue
+            with pytest.raises(FloatlensError) as caught:
+                run.check(manifest, free=free, why=WHY)
+    said = str(caught.value)
+    assert f"made with data.d.v2.count = 8, now it is {count} (distractors are drawn from all questions" in said
+    assert "another folder with --out" in said
+    assert "\n" not in said
 
 
 def test_failures_are_kept_and_tried_again(tmp_path: Path, subject: Subject) -> None:

@@ -109,4 +109,4 @@ def test_holding_anchors_is_judged_for_diffusion_models(plain: float, verdict: s
     (found,) = edit_claims(answers(rates), SPECS)
     assert (found.id, found.verdict) == ("anchors-held", verdict)
     assert edit_claims(answers(rates, kind="arm"), SPECS) == []
-    assert edit_claims(answers({name: 0.1 for name in names}), SPECS) == []  # nothing plain to compare with
+    assert edit_claims(answers(dict.fromkeys(names, 0.1)), SPECS) == []  # nothing plain to compare with

@@ -141,11 +141,11 @@ def _subjects(request: Request) -> list[Subject]:
 
 def _run(request: Request, plan: Plan, sources: Sequence[Data], subjects: Sequence[Subject], session: _Session) -> None:
     from floatlens.study import AnswerRecord, RunFolder
-    from floatlens.study.asking import count_items, manifest_of
+    from floatlens.study.asking import WHY, count_items, manifest_of
 
     with RunFolder.open(request.out, AnswerRecord) as folder:
         manifest, free = manifest_of(request.kind, subjects, sources, plan.manifest, folder.manifest)
-        folder.check(manifest, free=free)
+        folder.check(manifest, free=free, why=WHY)
         session.total, session.done = count_items(subjects, sources, plan.conditions, folder)
         if session.done:
             say(f"{session.done} of {session.total} answers on record already")

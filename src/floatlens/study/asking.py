@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from floatlens.study.workers import Executor, Holder
 
 __all__ = [
+    "WHY",
     "AskTask",
     "Condition",
     "Conditions",
@@ -49,6 +50,8 @@ Conditions: TypeAlias = "Callable[[Data, Subject], Sequence[Condition]]"
 """What is asked of a data set and a model."""
 FREE = ("versions", "command")
 """Keys of a manifest that may change when a run is continued."""
+WHY = {"count": "distractors are drawn from all questions, so that others at the same points would be other prompts"}
+"""Why a run refuses to be continued with another value, by the last part of the key."""
 _CHUNK = 512
 
 
@@ -170,7 +173,7 @@ def manifest_of(
     """What the folder puts on record, and the keys of it that may differ from `before`, the folder's manifest.
 
     A run may be continued with other models, data and conditions, or with more questions: what was there before stays,
-    and what has the same name must be the same.
+    and what has the same name must be the same. Of a stress run the number of questions is part of that.
     """
     from floatlens.tracer import versions
 
@@ -179,9 +182,11 @@ def manifest_of(
     sets = {one.name: one.described() for one in data}
     free = [f"models.{name}" for name in models if name not in old.get("models", {})]
     free += [f"data.{name}" for name in sets if name not in old.get("data", {})]
-    free += [f"data.{name}.{key}" for name in sets for key in ("count", "bad")]
-    for name in sets.keys() & old.get("data", {}).keys():
-        sets[name]["count"] = max(sets[name]["count"], old["data"][name].get("count", 0))
+    free += [f"data.{name}.bad" for name in sets]
+    if kind != "stress":  # whose distractors come from all the questions
+        free += [f"data.{name}.count" for name in sets]
+        for name in sets.keys() & old.get("data", {}).keys():
+            sets[name]["count"] = max(sets[name]["count"], old["data"][name].get("count", 0))
     manifest = {
         "kind": kind,
         "format": 1,

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, Generic, TypeVar
 
 from floatlens.errors import FloatlensError
@@ -63,8 +64,12 @@ class RunFolder(Generic[R]):
             raise FloatlensError(f"{self._manifest}: not a manifest; start a new folder")
         return found
 
-    def check(self, manifest: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
+    def check(
+        self, manifest: Mapping[str, Any], *, free: Collection[str] = (), why: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """Refuse a manifest that differs from the folder's; keys in `free` ("data.path") may differ or be absent.
+
+        `why` has, for the last part of a key ("path"), the reason that the refusal gives.
 
         A folder in which nothing is done yet takes any manifest: there is nothing that it could contradict.
         """
@@ -72,11 +77,13 @@ class RunFolder(Generic[R]):
         if there is None or not self._begun:
             return
         manifest = json.loads(json.dumps(manifest))  # as it would be read back
-        key = _first_difference(there, manifest, free)
-        if key is not None:
-            was, now = (_short(_get(side, key)) for side in (there, manifest))
+        found = _first_difference(there, manifest, free)
+        if found is not None:
+            key, was, now = found
+            because = why.get(key.rpartition(".")[2])
             raise FloatlensError(
-                f"{self.path}: this run was made with {key} = {was}, now it is {now}; "
+                f"{self.path}: this run was made with {key} = {_short(was)}, now it is {_short(now)}"
+                f"{f' ({because})' if because else ''}; "
                 "give the old value to continue it, or another folder with --out"
             )
 
@@ -133,7 +140,8 @@ class RunFolder(Generic[R]):
             raise FloatlensError(f"{self.path}: a run of kind {named!r}, not {wanted}; give another --out")
 
 
-def _first_difference(old: Any, new: Any, free: Collection[str], at: str = "") -> str | None:
+def _first_difference(old: Any, new: Any, free: Collection[str], at: str = "") -> tuple[str, Any, Any] | None:
+    """The key, what stood there and what stands there now. A key is not taken apart: names of data may hold dots."""
     if at in free:
         return None
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -143,14 +151,7 @@ def _first_difference(old: Any, new: Any, free: Collection[str], at: str = "") -
             if found is not None:
                 return found
         return None
-    return None if old == new and isinstance(old, bool) == isinstance(new, bool) else at
-
-
-def _get(manifest: Mapping[str, Any], key: str) -> Any:
-    value: Any = manifest
-    for part in key.split("."):
-        value = value.get(part, _ABSENT) if isinstance(value, Mapping) else _ABSENT
-    return value
+    return None if old == new and isinstance(old, bool) == isinstance(new, bool) else (at, old, new)
 
 
 def _short(value: Any) -> str:
