@@ -112,6 +112,14 @@ def test_without_parts_nothing_was_measured() -> None:
     assert (found.verdict, found.deciding, found.changes) == ("undecided", None, "no model of this kind")
 
 
+def test_a_claim_has_the_numbers_of_its_deciding_part() -> None:
+    found = whole(YES, NO)
+    assert (found.statistic, found.effect, found.low, found.high, found.limit, found.n) == ("no", -0.5, -1, 0, 1, 8)
+    blank = whole(note="why")
+    assert (blank.statistic, blank.n) == ("", 0)
+    assert np.isnan([blank.effect, blank.low, blank.high, blank.limit]).all()
+
+
 @pytest.mark.parametrize(
     ("one", "changes"),
     [

@@ -14,7 +14,6 @@ from rich.text import Text
 from floatlens.cli.terminal import clean, console, progress, say
 
 if TYPE_CHECKING:
-    from floatlens.traces import Trace
     from floatlens.verdicts import Claim
 
 __all__ = ["add_commands", "claims_view"]
@@ -58,11 +57,11 @@ def figures(
     Several models are compared when their runs are given together. Figures: summary, drift, absorption, qk,
     token_classes, retrieval, rollout, gold_lift, extremes, and of one trace per model heatmap and qk_maps.
     """
-    from floatlens.study.answers import answer_claims_of
+    from floatlens.study.answers import answer_claims_of, has_answers
     from floatlens.study.publish import publish
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
-    studies = [run for run in runs if _kind(run) == "study"]
+    studies = [run for run in runs if has_answers(run)]
     more = [one for run in studies for one in answer_claims_of(run)] if not only else []
     with _walking(runs) as each:
         made = publish(runs, where, only=_names(only), formats=_names(formats), rule=rule, more=more, each=each)
@@ -76,24 +75,18 @@ def figures(
     say(f"{drawn} files in {where / 'figures'}, {len(made.files) - drawn} in {where / 'tables'}")
 
 
-def claims(runs: Runs, debug: Debug = False) -> None:
+def claims(runs: Runs, rule: Rule = None, debug: Debug = False) -> None:
     """Print the verdict on every claim of the paper that these runs speak of; see docs/claims.md.
 
-    Runs of traces speak of attention, runs of floatlens qa and stress of gains and robustness, studies of all.
+    Runs of traces speak of attention, those of floatlens qa, stress and intervene of gains, robustness and edits,
+    studies of all.
     """
-    from floatlens.analysis.sources import has_traces
-    from floatlens.study.answers import answer_claims_of
+    from floatlens.study.answers import traced_runs
     from floatlens.verdicts import claims as judge
 
     skipped: dict[str, str] = {}
-    kinds = {run: _kind(run) for run in runs}
-    asked = [run for run, kind in kinds.items() if kind in ("qa", "stress", "intervene", "study")]
-    traced = [run for run, kind in kinds.items() if run not in asked or (kind == "study" and has_traces(run))]
-    found: list[Claim] = []
-    if traced:
-        with _walking(traced) as each:
-            found = judge(_told(traced, each), skipped=skipped)
-    found += [one for run in asked for one in answer_claims_of(run)]
+    with _walking(traced_runs(runs)) as each:
+        found = judge(runs, rule=rule, skipped=skipped, each=lambda trace: each(0, 0))
     for name, reason in skipped.items():
         say(f"{name}: left out, {reason}")
     console().print(claims_view(found))
@@ -109,13 +102,6 @@ def _answers(study: Path, out: Path, formats: Sequence[str]) -> list[Path]:
     return made.files
 
 
-def _kind(run: Path) -> str | None:
-    """What made a run folder; None for a bare folder of traces or a file."""
-    from floatlens.study.answers import read_manifest
-
-    return read_manifest(run).get("kind") if (run / "manifest.json").is_file() else None
-
-
 @contextmanager
 def _walking(runs: Sequence[Path]) -> Iterator[Callable[[int, int], None]]:
     """A bar over the traces of all runs."""
@@ -123,14 +109,6 @@ def _walking(runs: Sequence[Path]) -> Iterator[Callable[[int, int], None]]:
 
     with progress("analysing", sum(len(trace_files(run)) for run in runs)) as bar:
         yield lambda done, total: bar.item()
-
-
-def _told(runs: Sequence[Path], each: Callable[[int, int], None]) -> Iterator[Trace]:
-    from floatlens.analysis.sources import each_trace
-
-    for done, trace in enumerate(each_trace(runs), 1):
-        yield trace
-        each(done, done)
 
 
 def _names(text: str) -> list[str]:

@@ -46,10 +46,10 @@ def report(
     """
     from floatlens.analysis.sources import trace_files
     from floatlens.report import report as write
-    from floatlens.report.answered import is_answered
+    from floatlens.study.answers import traced_runs
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / "report.html"
-    with progress("analysing", sum(len(trace_files(run)) for run in runs if not is_answered(run))) as bar:
+    with progress("analysing", sum(len(trace_files(run)) for run in traced_runs(runs))) as bar:
         made = write(
             runs,
             where,

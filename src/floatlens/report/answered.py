@@ -23,17 +23,12 @@ if TYPE_CHECKING:
     from floatlens.qa.edited import EditSpec
     from floatlens.verdicts import Claim
 
-__all__ = ["Answered", "is_answered", "open_answered", "read_manifest"]
+__all__ = ["Answered", "open_answered", "read_manifest"]
 
 
 def read_manifest(run: Path) -> dict[str, Any] | None:
     """What a run folder says of itself; None where it says nothing."""
     return answers.read_manifest(run) if (run / "manifest.json").is_file() else None
-
-
-def is_answered(run: Path) -> bool:
-    """Whether a folder is a run that asks for answers; one of a study may hold traces as well."""
-    return (read_manifest(run) or {}).get("kind") in (*AnswerRecord.runs, *StudyRecord.runs)
 
 
 @dataclass(frozen=True, eq=False)

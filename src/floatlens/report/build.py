@@ -12,11 +12,11 @@ from typing import Any
 
 from floatlens import __version__
 from floatlens.analysis import ANALYSES, Result, analyse, as_rule
-from floatlens.analysis.sources import has_traces, trace_files
+from floatlens.analysis.sources import trace_files
 from floatlens.errors import FloatlensError
 from floatlens.figures.style import Look, looks_of
 from floatlens.report.answer_sections import answer_headline, answer_sections
-from floatlens.report.answered import Answered, is_answered, open_answered
+from floatlens.report.answered import Answered, open_answered
 from floatlens.report.codec import as_json, deflated
 from floatlens.report.detail import Detail, fitting
 from floatlens.report.findings import claim_rows, headline, models
@@ -26,9 +26,11 @@ from floatlens.report.render import report_page
 from floatlens.report.sections import sections
 from floatlens.report.subjects import Choice, Seen, Shown, choose, look, names_of, opened
 from floatlens.report.view import packed_trace
+from floatlens.study.answers import has_answers, traced_runs
 from floatlens.study.records import write_atomically
 from floatlens.traces import Trace, open_trace
 from floatlens.verdicts import claims
+from floatlens.verdicts.runs import with_rule
 
 __all__ = ["LARGEST", "Analysed", "Made", "explorer_data", "report"]
 
@@ -78,7 +80,7 @@ def report(
     folders = [Path(run) for run in runs]
     known = analysed or _analysed(_seen(folders, by_run), rule, each)
     results, seen, skipped = known.results, known.seen, dict(known.skipped)
-    answered = open_answered([run for run in folders if is_answered(run)], skipped)
+    answered = open_answered([run for run in folders if has_answers(run)], skipped)
     if not seen and not answered:
         raise FloatlensError("nothing to report: no traces and no answers in the runs given")
     style = looks_of(_kinds(seen, answered))
@@ -115,8 +117,7 @@ def _seen(folders: Sequence[Path], by_run: bool) -> list[Seen]:
     """Every trace of the runs that have any."""
     return [
         look(opened(open_trace(file)), file, run.resolve().name if by_run else None)
-        for run in folders
-        if not is_answered(run) or has_traces(run)
+        for run in traced_runs(folders)
         for file in trace_files(run)
     ]
 
@@ -124,8 +125,7 @@ def _seen(folders: Sequence[Path], by_run: bool) -> list[Seen]:
 def _analysed(seen: Sequence[Seen], rule: str | None, each: Callable[[int, int], None]) -> Analysed:
     """Every analysis that the traces allow, in one walk over them; the others are skipped."""
     skipped: dict[str, str] = {}
-    settings = {n: {"rule": rule} if rule and "rule" in one.settings() else {} for n, one in ANALYSES.items()}
-    results = analyse(_walk(seen, each), settings, skipped=skipped) if seen else {}
+    results = analyse(_walk(seen, each), with_rule(ANALYSES, rule), skipped=skipped) if seen else {}
     return Analysed(results, seen, skipped)
 
 

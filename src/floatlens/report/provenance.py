@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.analysis.sources import trace_files
-from floatlens.report.answered import is_answered, read_manifest
+from floatlens.report.answered import read_manifest
+from floatlens.study.answers import has_answers
 from floatlens.study.records import AnswerRecord, Record, StudyRecord, read_records
 from floatlens.traces import open_trace
 
@@ -23,7 +24,7 @@ def run_facts(runs: Sequence[Path]) -> list[dict[str, Any]]:
 def _facts(run: Path) -> dict[str, Any]:
     facts: dict[str, Any]
     manifest = read_manifest(run)
-    if manifest is not None and is_answered(run):
+    if manifest is not None and has_answers(run):
         kind = StudyRecord if manifest["kind"] in StudyRecord.runs else AnswerRecord
         records = read_records(run / "records.jsonl", kind)
         traces = sum(isinstance(record, StudyRecord) and record.what == "trace" for record in records)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from floatlens.analysis.sources import has_traces
 from floatlens.errors import FloatlensError
 from floatlens.qa.tables import METRICS, Table, gains, scores, table_one
 from floatlens.study.publish import FORMATS, save_figure, save_frame
@@ -28,10 +29,12 @@ __all__ = [
     "asked_points",
     "by_command",
     "edited_answers",
+    "has_answers",
     "open_answers",
     "publish_qa",
     "publish_stress",
     "read_manifest",
+    "traced_runs",
 ]
 
 
@@ -54,7 +57,7 @@ def answers_frame(records: Iterable[AnswerRecord], models: Mapping[str, Mapping[
 def open_answers(folder: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The answers of a run folder and its manifest. Example: `open_answers(Path("runs/qa"))[0].accuracy.mean()`"""
     manifest = read_manifest(folder)
-    if manifest.get("kind") not in (*AnswerRecord.runs, *StudyRecord.runs):
+    if not has_answers(folder):
         raise FloatlensError(
             f"{folder}: a run of kind {manifest.get('kind')!r}; expected one of floatlens qa, stress, intervene or run"
         )
@@ -62,6 +65,17 @@ def open_answers(folder: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     records = read_records(folder / "records.jsonl", kind)
     answers = (one for one in records if not isinstance(one, StudyRecord) or one.what == "answer")
     return answers_frame(answers, manifest["models"]), manifest
+
+
+def has_answers(run: Path) -> bool:
+    """Whether a folder is a run that asks for answers; one of a study may hold traces as well."""
+    there = (run / "manifest.json").is_file()
+    return there and read_manifest(run).get("kind") in (*AnswerRecord.runs, *StudyRecord.runs)
+
+
+def traced_runs(runs: Iterable[Path]) -> list[Path]:
+    """Of these those whose traces are to be read: all but runs of answers without any."""
+    return [run for run in runs if not has_answers(run) or has_traces(run)]
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from floatlens.analysis import ANALYSES, Anchors, Result, analyse, anchors
 from floatlens.analysis.qk_picture import qk_picture
@@ -19,6 +19,7 @@ from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.study.records import write_atomically
 from floatlens.traces import Trace, open_trace
 from floatlens.verdicts import Claim, claims, claims_frame
+from floatlens.verdicts.runs import with_rule
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +68,7 @@ def publish(
     wanted = dict.fromkeys(need for name in only if name in FIGURES for need in FIGURES[name].needs)
     first: dict[str, Path] = {}
     skipped: dict[str, str] = {}
-    settings = _settings(list(wanted) if only else list(ANALYSES if analyses is None else analyses), rule)
+    settings = with_rule(wanted if only else ANALYSES if analyses is None else analyses, rule)
     results = analyse(_walk(files, first, each, see), settings, skipped=skipped)
     found = [*claims(results), *more]
     made = Published(results, found, skipped)
@@ -88,11 +89,6 @@ def _check(given: Iterable[str], known: Sequence[str], what: str) -> None:
     for name in given:
         if name not in known:
             raise FloatlensError(f'no {what} "{name}"{did_you_mean(name, known)}')
-
-
-def _settings(wanted: Sequence[str], rule: str | None) -> dict[str, dict[str, Any]]:
-    takes = [name for name in wanted if "rule" in ANALYSES[name].settings()]
-    return {name: {"rule": rule} if rule is not None and name in takes else {} for name in wanted}
 
 
 def _walk(

@@ -7,8 +7,9 @@ The rules, and the history of their changes, stand in docs/claims.md. No torch, 
 """
 
 from floatlens.verdicts.answers import answer_claims
-from floatlens.verdicts.claim import CLAIMS, Claim, Part, Verdict, claims, claims_frame
+from floatlens.verdicts.claim import CLAIMS, Claim, Part, Verdict, claims_frame
 from floatlens.verdicts.edits import edit_claims
 from floatlens.verdicts.rules import MARGINS
+from floatlens.verdicts.runs import claims
 
 __all__ = ["CLAIMS", "MARGINS", "Claim", "Part", "Verdict", "answer_claims", "claims", "claims_frame", "edit_claims"]

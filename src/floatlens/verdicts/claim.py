@@ -1,4 +1,4 @@
-"""What a claim is, how its verdict follows from its parts, and how claims are registered and judged."""
+"""What a claim is, how its verdict follows from its parts, and how claims about traces are registered and judged."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from floatlens.analysis import Estimate, Result, analyse
-from floatlens.analysis.sources import Traces
+from floatlens.analysis import Estimate, Result
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CLAIMS", "Claim", "Part", "Verdict", "claim", "claims", "claims_frame"]
+__all__ = ["CLAIMS", "Claim", "Part", "Verdict", "claim", "claims_frame", "judged"]
 
 FEWEST = 8
 """Samples without which nothing is decided: an interval over fewer says little."""
@@ -55,8 +54,8 @@ class Part:
 class Claim:
     """A claim about one model, or about two kinds of models, and what the run says of it.
 
-    `effect` and its interval are those of the part that decides: the first that does not support the claim, else the
-    first. `changes` says what would change the verdict.
+    `statistic`, `effect`, `low`, `high`, `limit` and `n` are those of the part that decides: the first that does not
+    support the claim, else the first. `figure` shows it, `changes` says what would change the verdict.
     """
 
     id: str
@@ -82,6 +81,36 @@ class Claim:
                 if part.verdict == wanted:
                     return part
         return self.parts[0] if self.parts else None
+
+    @property
+    def statistic(self) -> str:
+        """The name of the number that the verdict hangs on; "" where nothing could be measured."""
+        return "" if self.deciding is None else self.deciding.name
+
+    @property
+    def effect(self) -> float:
+        """That number: its mean over samples."""
+        return float("nan") if self.deciding is None else float(self.deciding.found.mean)
+
+    @property
+    def low(self) -> float:
+        """Where its 95 % interval begins."""
+        return float("nan") if self.deciding is None else float(self.deciding.found.low)
+
+    @property
+    def high(self) -> float:
+        """Where its interval ends."""
+        return float("nan") if self.deciding is None else float(self.deciding.found.high)
+
+    @property
+    def limit(self) -> float:
+        """What the interval is compared with."""
+        return float("nan") if self.deciding is None else self.deciding.limit
+
+    @property
+    def n(self) -> int:
+        """How many samples it rests on."""
+        return 0 if self.deciding is None else int(self.deciding.found.n)
 
     @property
     def changes(self) -> str:
@@ -125,21 +154,8 @@ def claim(
     return register
 
 
-def claims(run: Traces | Mapping[str, Result], *, skipped: dict[str, str] | None = None) -> list[Claim]:
-    """Every claim that the run speaks of: from traces, or from results that are there already.
-
-    Traces that do not allow an analysis (a probe was off) are refused, unless `skipped` is given: the claims that need
-    it are then not judged, and `skipped` gets the reason.
-
-    Example: `[c.verdict for c in claims("runs/a") if c.id == "mdm-moves"]`
-    """
-    if isinstance(run, Mapping):
-        return list(_judged(run))
-    needed = dict.fromkeys(name for one in CLAIMS.values() for name in one.needs)
-    return list(_judged(analyse(run, list(needed), skipped=skipped)))
-
-
-def _judged(results: Mapping[str, Result]) -> Iterator[Claim]:
+def judged(results: Mapping[str, Result]) -> Iterator[Claim]:
+    """Every claim whose analyses are among the results."""
     for one in CLAIMS.values():
         if all(name in results for name in one.needs):
             yield from one.judge(results)
@@ -151,22 +167,7 @@ def claims_frame(found: Iterable[Claim]) -> pd.DataFrame:
 
     rows = []
     for one in found:
-        part = one.deciding
-        rows.append(
-            {
-                "claim": one.id,
-                "subject": one.subject,
-                "verdict": one.verdict,
-                "statement": one.statement,
-                "statistic": part.name if part else "",
-                "effect": float(part.found.mean) if part else float("nan"),
-                "low": float(part.found.low) if part else float("nan"),
-                "high": float(part.found.high) if part else float("nan"),
-                "limit": part.limit if part else float("nan"),
-                "n": int(part.found.n) if part else 0,
-                "figure": one.figure,
-                "what would change it": one.changes,
-                "parts": "; ".join(map(str, one.parts)),
-            }
-        )
+        row = {name: getattr(one, name) for name in _COLUMNS if hasattr(one, name)}
+        row |= {"claim": one.id, "what would change it": one.changes, "parts": "; ".join(map(str, one.parts))}
+        rows.append(row)
     return pd.DataFrame(rows, columns=_COLUMNS)
