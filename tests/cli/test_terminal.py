@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from floatlens.cli import terminal
+from floatlens.cli.asking import RunningAccuracy
 from floatlens.config import parse_settings
+from floatlens.study.records import AnswerRecord
 
 
 class Clock:
@@ -75,6 +77,22 @@ def test_plain_lines_come_every_ten_seconds(capsys: pytest.CaptureFixture[str]) 
         bar.item("x")
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["floatlens: 3 of 9 (4.0 s each, 24 s left)", "floatlens: 6 of 9 (4.0 s each, 12 s left)"]
+
+
+def test_plain_lines_have_the_running_accuracy_and_no_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    bar, running = terminal._PlainBar(total=9, done=0, clock=clock), RunningAccuracy()
+    for condition, accuracy in (("closed", 0.0), ("rag", 1.0), ("rag", 0.0), ("rag", 1.0), ("rag", None)):
+        clock.now += 4
+        record = AnswerRecord(
+            **{"item": "i", "index": 0, "id": "q", "status": "done", "model": "m", "data": "d"},
+            **{"condition": condition, "accuracy": accuracy, "prediction": "a word"},
+        )
+        bar.item(record.prediction or "", running.after(record))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "floatlens: 3 of 9 (4.0 s each, 24 s left); m, d, rag: accuracy 50.0% of 2"
+    assert running.after(record) == "m, d, rag: accuracy 66.7% of 3"
+    assert running.after(record.model_copy(update={"condition": "new"})) == "m, d, new"
 
 
 def test_progress_is_plain_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

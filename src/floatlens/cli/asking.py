@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from floatlens.study import AnswerRecord, RunFolder
     from floatlens.study.asking import Conditions, Subject
 
-__all__ = ["Plan", "Request", "closed_and_rag", "run", "table_view"]
+__all__ = ["Plan", "Request", "RunningAccuracy", "closed_and_rag", "run", "table_view"]
 
 _MODES = ("closed", "rag")
 
@@ -175,13 +175,28 @@ def _ask(
             session.take(record, bar)
 
 
+class RunningAccuracy:
+    """How each model does so far in each condition, from the answers of this session."""
+
+    def __init__(self) -> None:
+        self._right: dict[str, list[float]] = {}
+
+    def after(self, record: AnswerRecord) -> str:
+        """One more answer: where it belongs, and the accuracy there."""
+        part = f"{record.model}, {record.data}, {record.condition}"
+        right = self._right.setdefault(part, [])
+        if record.accuracy is not None:
+            right.append(record.accuracy)
+        return f"{part}: accuracy {sum(right) / len(right):.1%} of {len(right)}" if right else part
+
+
 class _Session:
     """Counts what became of the questions, and says what a user should know at once."""
 
     def __init__(self, request: Request) -> None:
         self.out = request.out
         self.total = self.done = self._failed = self._warned = 0
-        self._right: dict[str, list[float]] = {}
+        self._accuracy = RunningAccuracy()
 
     def take(self, record: AnswerRecord, bar: Bar) -> None:
         """One more record: the bar moves and shows how the model does here so far."""
@@ -194,12 +209,7 @@ class _Session:
             say(f"{where} failed: {record.error}")
         else:
             self.done += 1
-        part = f"{record.model}, {record.data}, {record.condition}"
-        if record.accuracy is not None:
-            self._right.setdefault(part, []).append(record.accuracy)
-        right = self._right.get(part)
-        so_far = f"accuracy {sum(right) / len(right):.1%} of {len(right)}" if right else ""
-        bar.item(f"{part}: {so_far} · {record.prediction or ''}")
+        bar.item(record.prediction or "", self._accuracy.after(record))
 
     def summary(self) -> int:
         """The last line, and the exit code."""

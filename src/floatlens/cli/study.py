@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from floatlens.cli.asking import RunningAccuracy
 from floatlens.cli.terminal import SHOWN, Bar, console, duration, progress, say, tell_warnings
 from floatlens.errors import FloatlensError
 
@@ -118,7 +119,7 @@ class _Session:
         self.failed = self._warned = 0
         self._begun = False
         self._began = time.monotonic()
-        self._right: dict[str, list[float]] = {}
+        self._accuracy = RunningAccuracy()
 
     def take(self, record: StudyRecord, bar: Bar) -> None:
         """One more record: the bar moves and shows how the model does here so far."""
@@ -138,16 +139,10 @@ class _Session:
         if not self._begun:  # until now workers and models were loading
             self._begun = True
             bar.start()
-        bar.item(f"{where}: {self._so_far(where, record)}")
-
-    def _so_far(self, where: str, record: StudyRecord) -> str:
         if record.what == "trace":
-            return record.answer or ""
-        if record.accuracy is not None:
-            self._right.setdefault(where, []).append(record.accuracy)
-        right = self._right.get(where)
-        so_far = f"accuracy {sum(right) / len(right):.1%} of {len(right)} · " if right else ""
-        return f"{so_far}{record.prediction or ''}"
+            bar.item(f"{where}: {record.answer or ''}")
+        else:
+            bar.item(record.prediction or "", self._accuracy.after(record))
 
     def summary(self, made: Findings) -> int:
         """What came out, the last lines, and the exit code."""

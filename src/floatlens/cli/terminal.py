@@ -115,22 +115,27 @@ def forgiving_streams() -> None:
 
 
 class Bar:
-    """Progress over items. `part` moves within the item under way, `item` finishes it with a note about it."""
+    """Progress over items. `part` moves within the item under way, `item` finishes it.
+
+    `item` takes a note about the item, for a bar that is drawn, and the state, which plain lines show as well.
+    """
 
     def __init__(self, total: int, done: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.total, self.done = total, done
         self._clock = clock
         self._began, self._fresh = clock(), 0.0
+        self._state = ""
 
     def part(self, fraction: float) -> None:
         """How much of the item under way is done, 0 to 1."""
         self._fresh = int(self._fresh) + min(max(fraction, 0.0), 0.999)
         self._draw(None)
 
-    def item(self, note: str = "") -> None:
+    def item(self, note: str = "", state: str = "") -> None:
         """One more item is done."""
         self.done += 1
         self._fresh = int(self._fresh) + 1.0
+        self._state = clean(state)
         self._draw(clean(note))
 
     def start(self) -> None:
@@ -163,7 +168,8 @@ class _PlainBar(Bar):
         if note is not None and now - self._shown >= _PLAIN_EVERY and self.done < self.total:
             self._shown = now
             pace = self.pace()
-            say(f"{self.done} of {self.total}" + (f" ({pace})" if pace else ""))
+            state = f"; {self._state}" if self._state else ""
+            say(f"{self.done} of {self.total}" + (f" ({pace})" if pace else "") + state)
 
 
 class _RichBar(Bar):
@@ -175,7 +181,7 @@ class _RichBar(Bar):
 
     def _draw(self, note: str | None) -> None:
         if note is not None:
-            self._note.plain = note
+            self._note.plain = " · ".join(filter(None, (self._state, note)))
         self._update(completed=self.done + self._fresh % 1, count=f"{self.done}/{self.total}", pace=self.pace())
 
 

@@ -51,7 +51,7 @@ def list_in(record: Mapping[str, Any], name: str, label: str | None = None) -> l
 
 
 def first_given(record: Mapping[str, Any], names: Iterable[str]) -> str | None:
-    """The first of several names under which a record holds something."""
+    """The first of several names under which a record has anything but null or an empty list; empty text counts."""
     return next((name for name in names if record.get(name) not in (None, [])), None)
 
 
