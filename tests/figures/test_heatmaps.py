@@ -110,7 +110,7 @@ def test_qk_pictures(size: int, tokens: bool, shown: Any) -> None:
         if tokens:
             assert names == expected
     small = figure.texts[0].get_text()
-    assert all(word in small for word in ("layer 3", "head 2", "step 7", "zscore(ε=3)"))
+    assert all(word in small for word in ("layer 3", "head 2", "step 7", "zscore(ε=3)", "n = 1 trace"))
 
 
 def test_callouts_do_not_cover_each_other(shown: Any) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from floatlens.figures.qk import plot_qk, plot_qk_profile
     from floatlens.figures.registry import FIGURES, draw_figures
     from floatlens.figures.retrieval import plot_retrieval
+    from floatlens.figures.stress import plot_gain, plot_stress
     from floatlens.figures.summary import plot_summary
     from floatlens.figures.token_classes import plot_token_classes
     from floatlens.figures.training import plot_training
@@ -33,6 +34,7 @@ _ROOMS = {
     "qk": "plot_qk plot_qk_profile",
     "registry": "FIGURES draw_figures",
     "retrieval": "plot_retrieval",
+    "stress": "plot_gain plot_stress",
     "summary": "plot_summary",
     "token_classes": "plot_token_classes",
     "training": "plot_training",
@@ -46,11 +48,13 @@ __all__ = [
     "plot_drift",
     "plot_drift_profile",
     "plot_extremes",
+    "plot_gain",
     "plot_gold_lift",
     "plot_qk",
     "plot_qk_profile",
     "plot_retrieval",
     "plot_rollout",
+    "plot_stress",
     "plot_summary",
     "plot_token_classes",
     "plot_training",

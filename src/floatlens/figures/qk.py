@@ -45,7 +45,7 @@ def plot_qk(picture: QKPicture) -> Figure:
         figure.colorbar(image, ax=axes, pad=0.02)
     panels[0].set_ylabel("query position")
     where = f"{label_of(picture.model)}, layer {picture.layer}, head {picture.head}, step {picture.step}"
-    corner(figure, f"{where} · ▼ anchors: {picture.rule} · blank: key not seen")
+    corner(figure, f"{where} · ▼ anchors: {picture.rule} · n = 1 trace · blank: key not seen")
     return figure
 
 

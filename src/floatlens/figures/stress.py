@@ -71,7 +71,7 @@ def _panel(axes: Axes, curves: Sequence[Curve], style: dict[str, Look]) -> None:
     if curves[0].test == "masks":
         axes.set_xscale("log", base=2)
     if scaled:
-        axes.set_xticks([p.x for p in points], [f"{p.x:g}" for p in points])
+        axes.set_xticks([p.x for p in points], [p.tick for p in points])
         axes.minorticks_off()
     else:
         axes.set_xticks(range(len(points)), [p.label for p in points])
@@ -89,7 +89,8 @@ def _title(data: str, series: str, test: str, *, several: bool) -> str:
 def plot_gain(rows: Sequence[Mapping[Any, Any]], metric: str = "accuracy") -> Figure:
     """Closed book to RAG: for each data set a pair of marks per model, joined by a line as long as the gain.
 
-    `rows` are those of `qa.tables.gains` with the model's kind: model, kind, data, metric, before, after.
+    `rows` are those of `qa.tables.gains` with the model's kind: model, kind, data, metric, before, after, gain with its
+    interval low to high, n. A whisker at the end of the line is the interval of the gain, counted from its beginning.
     """
     chosen = [row for row in rows if row["metric"] == metric and row["data"] != "average"]
     if not chosen:
@@ -105,10 +106,18 @@ def plot_gain(rows: Sequence[Mapping[Any, Any]], metric: str = "accuracy") -> Fi
             at = data.index(str(row["data"])) + 0.17 * (i - (len(style) - 1) / 2)
             before, after = float(row["before"]), float(row["after"])
             axes.plot([at, at], [before, after], color=look.colour, lw=1.6, ls=look.line["linestyle"], zorder=2)
+            ends = [before + float(row["low"]), before + float(row["high"])]
+            axes.errorbar(at, after, np.abs(np.subtract(ends, after))[:, None], color=look.colour, lw=0.8, capsize=3)
             axes.plot(at, before, ls="", marker="_", ms=9, color=look.colour, zorder=3)
             axes.plot(at, after, **look.line | {"linestyle": ""}, zorder=3)
     axes.set_xticks(range(len(data)), [label_of(name) for name in data])
     axes.set(xlim=(-0.6, len(data) - 0.4), ylim=(-0.03, 1.03), ylabel=_WORDS[metric])
     legend(figure, style)
-    corner(figure, "Bars begin at the score closed book and end, at the mark, at the score with documents.")
+    counts = sorted({int(row["n"]) for row in chosen})
+    count = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
+    corner(
+        figure,
+        "Bars begin at the score closed book and end, at the mark, at the score with documents · "
+        f"n = {count} questions per model and data set · whiskers: 95 % interval of the gain, paired",
+    )
     return figure

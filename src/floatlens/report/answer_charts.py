@@ -63,7 +63,7 @@ def _stressed(title: str, own: Sequence[Curve], style: Styles) -> Panel:
     places = list({point.x: point.label for curve in own for point in curve.points}.items())
     if test.summary == "area":
         drawn = [series(style[curve.model], curve.x, curve.scores) for curve in own]
-        ticks: list[list[Any]] = [[x, f"{x:g}"] for x, _ in places]
+        ticks: list[list[Any]] = list({p.x: [p.x, p.tick] for curve in own for p in curve.points}.values())
         more = {"kind": "lines", "log": test.name == "masks", "ticks": ticks, **_SHARE}
         return {"title": title, "x": test.axis, "y": "accuracy", "series": drawn, **more}
     at = {x: i for i, (x, _) in enumerate(places)}

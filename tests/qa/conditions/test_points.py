@@ -51,7 +51,7 @@ def test_labels_and_places_on_the_axis() -> None:
     assert [(p.x, p.label) for p in points("layout", settings)] == [(0.0, "split"), (1.0, "adjacent")]
     assert [(p.x, p.label) for p in points("order", settings)] == [(0.0, "shuffle 0"), (1.0, "shuffle 1")]
     assert [(p.series, p.x, p.label) for p in points("distractor", settings)][2] == ("topic", 9.0, "9")
-    assert [(p.x, p.label) for p in points("noise", settings)][2] == (0.4, "0.4")
+    assert [(p.x, p.label) for p in points("noise", settings)][2] == (0.4, "2")
 
 
 def test_names_are_unique_and_fit_for_files() -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "StressSettings",
     "Test",
     "named_test",
+    "noise_count",
     "points",
 ]
 
@@ -45,6 +46,11 @@ class Point:
     series: str
     x: float
     label: str
+
+    @property
+    def tick(self) -> str:
+        """The place on an axis of numbers; of noise it is the number of documents, which the ratio is not."""
+        return self.label if self.test == "noise" else f"{self.x:g}"
 
     @property
     def name(self) -> str:
@@ -78,7 +84,12 @@ TESTS: Mapping[str, Test] = MappingProxyType(
         test.name: test
         for test in (
             Test("clean", "Only the gold documents: what every robustness compares with.", "", 1, summary="mean"),
-            Test("noise", "A growing part of a few documents is noise.", "part of the documents that is noise", 1),
+            Test(
+                "noise",
+                "More and more documents of noise stand beside the gold; of many gold ones they take the places.",
+                "documents of noise",
+                1,
+            ),
             Test("position", "The gold documents stand at one place after another.", "place of the gold document", 1),
             Test("distractor", "More and more documents that mislead stand beside the gold.", "distractors", 1),
             Test("layout", "How the gold documents stand among the others.", "layout", 2, summary="mean"),
@@ -131,8 +142,8 @@ def points(test: str, settings: StressSettings | None = None) -> tuple[Point, ..
     name = named_test(test).name
     if name == "clean":
         return (Point(name, name, 0.0, name),)
-    if name == "noise":
-        return _line(name, name, sorted(chosen.noise_ratios))
+    if name == "noise":  # with few gold documents the ratio is no share of what is shown, so it is no label
+        return tuple(Point(name, name, float(x), f"{noise_count(x, chosen)}") for x in sorted(chosen.noise_ratios))
     if name == "position":
         places = range(chosen.documents) if chosen.places is None else sorted(chosen.places)
         return tuple(Point(name, name, float(place), f"place {place}") for place in places)
@@ -144,6 +155,11 @@ def points(test: str, settings: StressSettings | None = None) -> tuple[Point, ..
     if name == "order":
         return tuple(Point(name, name, float(i), f"shuffle {i}") for i in range(chosen.shuffles))
     return tuple(point for series in ("mask", "dot") for point in _line(name, series, sorted(chosen.mask_counts)))
+
+
+def noise_count(ratio: float, settings: StressSettings) -> int:
+    """How many documents of noise a ratio stands for."""
+    return round(ratio * settings.noise_documents)
 
 
 def named_test(name: str) -> Test:
@@ -166,7 +182,7 @@ def _check(settings: StressSettings) -> None:
             said = "an empty list; give at least one value" if not given else f"{list(given)}: each value once, please"
             raise FloatlensError(f"stress settings, {name} is {said}")
     for ratio in settings.noise_ratios:
-        if not 0 <= ratio < 1 or round(ratio * settings.noise_documents) == settings.noise_documents:
+        if not 0 <= ratio < 1 or noise_count(ratio, settings) == settings.noise_documents:
             raise FloatlensError(
                 f"stress settings, noise_ratios: {ratio:g} of {settings.noise_documents} documents; "
                 "expected 0 or more, and at least one document left for the gold"

@@ -25,7 +25,15 @@ from floatlens.qa.conditions.arrange import Slot, block, filled, mixed, shuffled
 from floatlens.qa.conditions.counterfactual import counterfactuals, no_counterfactual
 from floatlens.qa.conditions.distractors import random_distractors, topic_distractors
 from floatlens.qa.conditions.evidence import cut, evidence_order
-from floatlens.qa.conditions.points import DISTRACTOR_KINDS, LAYOUTS, Point, StressSettings, named_test, points
+from floatlens.qa.conditions.points import (
+    DISTRACTOR_KINDS,
+    LAYOUTS,
+    Point,
+    StressSettings,
+    named_test,
+    noise_count,
+    points,
+)
 from floatlens.qa.conditions.pool import Pool
 from floatlens.qa.conditions.seeds import generator
 from floatlens.qa.examples import Example
@@ -101,7 +109,7 @@ def _clean(example: Example, point: Point, pool: Pool, settings: StressSettings)
 
 
 def _noise(example: Example, point: Point, pool: Pool, settings: StressSettings) -> _Made:
-    noise = round(point.x * settings.noise_documents)
+    noise = noise_count(point.x, settings)
     gold = _gold(example)[: settings.noise_documents - noise]
     others = random_distractors(example, pool, noise, settings.seed)
     return mixed(gold, _slots(others), generator(settings.seed, example.id, "noise")), {}
