@@ -13,6 +13,7 @@ import pytest
 
 from floatlens.errors import FloatlensError, FloatlensWarning
 from floatlens.qa import open_data, paper_table, read_examples, set_named
+from floatlens.qa.conditions import unfit
 from floatlens.qa.data import SCALE_COUNT
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -38,6 +39,23 @@ def test_a_file() -> None:
     assert data.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert list(data.examples()) == list(data.examples()) == list(read_examples(path))
     assert data.described()["sha256"] == data.sha256
+
+
+def test_gold_by_the_answer_is_asked_for_and_put_on_record() -> None:
+    path = FIXTURES / "psg.jsonl"
+    assert not any(document.is_gold for example in open_data(path).examples() for document in example.documents)
+    data = open_data(path, gold="answer")
+    marks = [[document.is_gold for document in example.documents] for example in data.examples()]
+    assert marks == [[True, False], [True], []]  # "… kept by Mara Dell.", "Tolm lies on the Vey.", no passages
+    assert {example.meta["gold_by"] for example in data.examples()} == {"answer"}
+    assert data.described()["gold"] == "answer"
+    assert "gold" not in open_data(path).described()  # older runs go on
+    assert unfit(next(open_data(path).examples()), "noise") == "has 0 gold documents, and noise needs 1 or more"
+    assert unfit(next(data.examples()), "noise") is None
+    with pytest.raises(FloatlensError, match='gold="answers": expected "answer"'):
+        open_data(path, gold="answers")  # type: ignore[arg-type]
+    with pytest.raises(FloatlensError, match="scale world mark their gold"):
+        open_data("scale:rag", limit=2, gold="answer")
 
 
 def test_a_set_of_the_paper(tmp_path: Path) -> None:

@@ -56,6 +56,17 @@ def test_names_become_modes_tests_and_edits() -> None:
         choose(["drop_anchors:z=1"], "here")
 
 
+def test_gold_by_the_answer_in_a_study(planned: Planned, tmp_path: Path) -> None:
+    """Of five questions four mark their gold document, and all five have one that holds the answer."""
+    asked = {"conditions": ["noise"], "stress": {"noise_ratios": [0.0, 0.2]}}
+    ref = str(tmp_path / "d.jsonl")
+    marked, by_answer = planned(**asked), planned(data=[{"ref": ref, "gold": "answer"}], **asked)
+    assert [rows(plan)["d", "noise"]["llada"] for plan in (marked, by_answer)] == [2 * 4, 2 * 5]
+    assert by_answer.manifest()["data"]["d"]["gold"] == "answer"
+    assert by_answer.manifest()["study"]["data"][0]["gold"] == "answer"
+    assert "gold" not in marked.manifest()["study"]["data"][0]
+
+
 def test_every_item_is_counted_once(planned: Planned) -> None:
     said: list[str] = []
     plan = planned(

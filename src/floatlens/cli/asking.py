@@ -50,6 +50,7 @@ class Request:
     dtype: str | None
     device: str | None
     command: Sequence[str]
+    gold: Literal["answer"] | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ def _open(request: Request, plan: Plan) -> list[Data]:
             skip_bad=request.skip_bad,
             need=plan.need,
             documents=request.documents,
+            gold=request.gold,
             **options,
         )
         for other in sources:

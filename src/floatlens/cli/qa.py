@@ -7,7 +7,7 @@ Anything worth doing without a terminal lives in `floatlens.qa` and `floatlens.s
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -166,6 +166,10 @@ def stress(
     limit: Limit = None,
     skip_bad: SkipBad = False,
     format: Format = None,
+    gold: Annotated[
+        Literal["answer"] | None,
+        _option("answer: gold are the documents that hold an accepted answer; if not given: as marked.", "Data"),
+    ] = None,
     documents: Annotated[int, typer.Option(help="Shown by position, layout and order.", rich_help_panel="Tests")] = 10,
     places: Annotated[str | None, _option("Of the gold document, such as 0,4,9; all if not given.", "Tests")] = None,
     change: Annotated[
@@ -215,6 +219,7 @@ def stress(
         dtype=dtype,
         device=device,
         command=["floatlens", *(context.obj or ())],
+        gold=gold,
     )
     code, _ = run(request, plan)
     if code != 130:

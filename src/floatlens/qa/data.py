@@ -10,12 +10,13 @@ import hashlib
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from floatlens.errors import FloatlensError, FloatlensWarning, did_you_mean
 from floatlens.qa.examples import Example, Need, Tally, check_need, stream_examples
+from floatlens.qa.gold import mark_gold
 from floatlens.qa.lines import digest_of
 from floatlens.qa.sets import SetSpec, set_named
 
@@ -44,6 +45,7 @@ class Data:
     count: int
     version: int | None = None
     documents: int | None = None
+    gold: Literal["answer"] | None = None
     bad: int = 0
     problems: tuple[str, ...] = ()
     _read: Callable[[], Iterator[Example]] = field(repr=False, compare=False, default=lambda: iter(()))
@@ -53,11 +55,11 @@ class Data:
         for example in self._read():
             if self.documents is not None:
                 example = example.model_copy(update={"documents": example.documents[: self.documents]})
-            yield example
+            yield example if self.gold is None else mark_gold(example)
 
     def described(self) -> dict[str, Any]:
         """What a manifest records of it."""
-        kept = ("name", "version", "format", "sha256", "documents", "count", "bad")
+        kept = ("name", "version", "format", "sha256", "documents", "count", "bad", *(["gold"] if self.gold else []))
         return {key: getattr(self, key) for key in kept}
 
 
@@ -69,19 +71,24 @@ def open_data(
     skip_bad: bool = False,
     need: Collection[Need] = (),
     documents: int | None = None,
+    gold: Literal["answer"] | None = None,
 ) -> Data:
     """Find the data, read it through and refuse it if anything is wrong; with `skip_bad`, warn and leave that out.
 
     `need` says what every question must have. `documents` keeps the first so many documents of each; where it is not
     given, a set of the paper keeps as many as the paper shows, and other data all. In the scale world it is how many
-    are drawn.
+    are drawn. With `gold` "answer" the documents that hold an accepted answer are gold, and no others (`mark_gold`).
 
     Example: `open_data("nq=nq_psg.jsonl", need=["answers"]).count`, `open_data("scale:rag:documents=5", limit=100)`
     """
     if documents is not None and documents < 1:
         raise FloatlensError(f"documents={documents}: expected at least 1, or None for all")
+    if gold not in (None, "answer"):
+        raise FloatlensError(f'gold="{gold}": expected "answer", or None for the marks of the data')
     text = str(ref)
     if text.startswith(_SCALE) and not Path(text).exists():
+        if gold is not None:
+            raise FloatlensError(f'{text}: questions of the scale world mark their gold; leave gold="{gold}" out')
         if format is not None:
             raise FloatlensError(f'{text}: questions of the scale world have no format; leave format="{format}" out')
         return _open_scale(text, limit, need, documents)
@@ -89,7 +96,8 @@ def open_data(
     settings = {"format": format or (spec.format if spec else None), "limit": limit, "need": need}
     tally = _read_through(path, settings, skip_bad)
     keep = spec.passages if spec and documents is None else documents
-    return _file_data(text, path, spec, tally, keep, lambda: _read_again(path, settings, skip_bad))
+    found = _file_data(text, path, spec, tally, keep, lambda: _read_again(path, settings, skip_bad))
+    return replace(found, gold=gold)
 
 
 # -- files --------------------------------------------------------------------------------------------------------

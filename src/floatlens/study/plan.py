@@ -99,10 +99,14 @@ class Plan:
             one.ref: {**asdict(one.facts), "dtype": one.model.dtype, "ask": one.config.model_dump(mode="json")}
             for one in self.subjects
         }
+        study = self.study.model_dump(mode="json", exclude={"output": True, "stress": {"seed"}})
+        for one in study["data"]:
+            if one["gold"] is None:  # as it was before there was a choice, so that older studies go on
+                del one["gold"]
         return {
             "kind": "study",
             "format": 1,
-            "study": self.study.model_dump(mode="json", exclude={"output": True, "stress": {"seed"}}),
+            "study": study,
             "models": models,
             "data": {part.data.name: {**part.data.described(), "column": part.data.column} for part in self.parts},
             "template": load_template(self.subjects[0].config.prompt.template).label,
@@ -191,6 +195,7 @@ def _part(source: Source, place: int, chosen: Chosen, makers: Makers, corpus: bo
         skip_bad=given.skip_bad,
         need=chosen.need(corpus=corpus),
         documents=given.documents,
+        gold=given.gold,
         **options,
     )
     count = tracing.questions if given.traces is None else given.traces

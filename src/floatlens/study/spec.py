@@ -41,6 +41,9 @@ class StudyData(_Part):
     skip_bad: bool = Field(False, description="leave bad records out, with a warning, instead of refusing the file")
     format: str | None = Field(None, description="of a file; None: what its first record shows")
     documents: int | None = Field(None, ge=1, description="show only the first so many documents")
+    gold: Literal["answer"] | None = Field(
+        None, description="answer: gold are the documents that hold an accepted answer; None: as the data marks them"
+    )
     conditions: tuple[str, ...] | None = Field(None, description="instead of the study's conditions")
     traces: int | None = Field(None, ge=0, description="instead of traces.questions")
 
