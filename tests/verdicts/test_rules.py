@@ -350,3 +350,14 @@ def test_an_answer_that_gives_the_gold_document_twice_as_much_follows_it(kind: s
 
 def test_traces_without_a_gold_document_say_nothing_of_following_it() -> None:
     assert claims(analyse(several(even), ["flow"])) == []
+
+
+# -- what no run decides yet ------------------------------------------------------------------------------------------
+
+
+def test_whether_anchors_depend_on_the_task_is_undecided_and_says_what_it_needs() -> None:
+    found = judged(several(right), "anchors-by-task")
+    assert (found.verdict, found.parts, found.subject) == ("undecided", (), "mdm")
+    assert found.changes.startswith("traces of two or more data sets, at least 8 of each")
+    arms = claims(analyse(several(fixed, kind="arm", causal=True), ["token_classes"]))
+    assert arms == []  # a claim about diffusion models

@@ -13,7 +13,7 @@ from floatlens.analysis import Estimate, Result
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CLAIMS", "Claim", "Part", "Verdict", "claim", "claims_frame", "judged"]
+__all__ = ["CLAIMS", "FEWEST", "Claim", "Part", "Verdict", "claim", "claims_frame", "judged"]
 
 FEWEST = 8
 """Samples without which nothing is decided: an interval over fewer says little."""

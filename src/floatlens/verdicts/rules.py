@@ -11,7 +11,7 @@ from floatlens.analysis import Group, Result
 from floatlens.analysis.intervals import difference, estimate
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.retrieval import depth_correlation
-from floatlens.verdicts.claim import Claim, Part, claim
+from floatlens.verdicts.claim import FEWEST, Claim, Part, claim
 
 __all__ = ["MARGINS"]
 
@@ -178,6 +178,18 @@ def _structure_then_content(results: Mapping[str, Result]) -> Iterator[Claim]:
             parts,
             "token_classes",
         )
+
+
+@claim("anchors-by-task", needs=("token_classes",))
+def _anchors_by_task(results: Mapping[str, Result]) -> Iterator[Claim]:
+    """Not decided by any run yet: a trace does not say which data set it is of. The rule stands in docs/claims.md."""
+    needed = (
+        f"traces of two or more data sets, at least {FEWEST} of each, that say which set they are of; "
+        "traces do not record it yet"
+    )
+    for group in _of_kind(results["token_classes"], "mdm"):
+        statement = "the anchors of a diffusion model depend on the task"
+        yield Claim("anchors-by-task", statement, group.model, (), "token_classes", needed)
 
 
 @claim("retrieval-deep", needs=("retrieval_heads",))
