@@ -84,10 +84,9 @@ def test_plain_lines_have_the_running_accuracy_and_no_answers(capsys: pytest.Cap
     bar, running = terminal._PlainBar(total=9, done=0, clock=clock), RunningAccuracy()
     for condition, accuracy in (("closed", 0.0), ("rag", 1.0), ("rag", 0.0), ("rag", 1.0), ("rag", None)):
         clock.now += 4
-        record = AnswerRecord(
-            **{"item": "i", "index": 0, "id": "q", "status": "done", "model": "m", "data": "d"},
-            **{"condition": condition, "accuracy": accuracy, "prediction": "a word"},
-        )
+        values = {"item": "i", "index": 0, "id": "q", "status": "done", "model": "m", "data": "d"}
+        answer = {"condition": condition, "accuracy": accuracy, "prediction": "a word"}
+        record = AnswerRecord.model_validate({**values, **answer})
         bar.item(record.prediction or "", running.after(record))
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "floatlens: 3 of 9 (4.0 s each, 24 s left); m, d, rag: accuracy 50.0% of 2"

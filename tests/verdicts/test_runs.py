@@ -26,9 +26,9 @@ def run(folder: Path, kind: str, conditions: Iterable[str], **more: Any) -> Path
     make = StudyRecord if kind == "study" else AnswerRecord
     wrong = {("moving-mdm", "closed"), ("fixed-arm", EDIT[0])}
     records = [
-        make(
-            **{"item": f"{model} {condition} {i}", "index": i, "id": f"q{i}", "status": "done", "data": "d"},
-            **{"model": model, "condition": condition, "accuracy": float((model, condition) not in wrong)},
+        make.model_validate(
+            {"item": f"{model} {condition} {i}", "index": i, "id": f"q{i}", "status": "done", "data": "d"}
+            | {"model": model, "condition": condition, "accuracy": float((model, condition) not in wrong)}
         )
         for model in KINDS
         for condition in conditions
