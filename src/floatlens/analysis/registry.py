@@ -8,6 +8,7 @@ What comes out takes one trace or many and gives a `Result`. Several analyses ca
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from floatlens.analysis.sources import Traces, each_trace
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.traces import Trace
 
-__all__ = ["ANALYSES", "Analysis", "analyse", "analysis"]
+__all__ = ["ANALYSES", "Analysis", "analyse", "analysis", "question_of"]
 
 P = ParamSpec("P")
 
@@ -33,6 +34,18 @@ ANALYSES: dict[str, Analysis[...]] = {}
 
 def _model_of(trace: Trace) -> dict[str, Any]:
     return {"model": trace.model["ref"]}
+
+
+def question_of(trace: Trace) -> str | None:
+    """What a trace is about, the same for all traces of one question: its text, or the tokens of a bare prompt.
+
+    None where neither is known; such a trace stands for itself.
+    """
+    asked = trace.data.attrs["prompt"].get("question")
+    length = trace.data.attrs["decoding"].get("prompt_length")
+    if asked is not None or length is None:
+        return None if asked is None else str(asked)
+    return "prompt " + hashlib.sha1(trace.data["final"].values[:length].tobytes()).hexdigest()
 
 
 @dataclass(eq=False)
@@ -76,9 +89,12 @@ class _Pile:
     like: xr.Dataset
     facts: dict[str, Any]
     values: dict[str, list[Any]] = field(default_factory=dict)
+    questions: list[str] = field(default_factory=list)
 
-    def add(self, sample: xr.Dataset, keys: Mapping[str, Any]) -> None:
+    def add(self, sample: xr.Dataset, keys: Mapping[str, Any], question: str | None) -> None:
         """Keep the numbers of a sample, which must have the layers and heads of those before it."""
+        alone = f"trace {len(self.questions)} of {', '.join(map(str, keys.values()))}"
+        self.questions.append(alone if question is None else question)
         for name, array in sample.data_vars.items():
             like = self.like[name]
             if array.dims != like.dims or any(not array[dim].equals(like[dim]) for dim in array.dims):
@@ -89,9 +105,9 @@ class _Pile:
             self.values.setdefault(str(name), []).append(np.asarray(array.values, dtype=np.float64))
 
     def stack(self) -> xr.Dataset:
-        """All samples, with the dimension `sample` in front."""
+        """All samples, with the dimension `sample` in front and the question that each is about."""
         data = {name: (("sample", *self.like[name].dims), np.stack(values)) for name, values in self.values.items()}
-        return xr.Dataset(data, coords=self.like.coords)
+        return xr.Dataset(data, coords=self.like.coords).assign_coords(question=("sample", self.questions))
 
 
 def analyse(
@@ -128,7 +144,7 @@ def analyse(
                 del chosen[name]
                 continue
             facts = {**trace.model, "causal": trace.data.attrs["causal"]}
-            piles[name].setdefault(tuple(keys.items()), _Pile(sample, facts)).add(sample, keys)
+            piles[name].setdefault(tuple(keys.items()), _Pile(sample, facts)).add(sample, keys, question_of(trace))
     if not versions:
         raise FloatlensError("no traces to analyse")
     return {name: Result(name, whole[name], _grouped(piles[name], seed), versions) for name, one in chosen.items()}

@@ -1,7 +1,8 @@
 """`Result`: what an analysis found in one or many traces, by model, sample by sample so that means have intervals.
 
 A group is a model, or a model under one condition (the place of the gold document). Its samples are one labelled
-dataset with the dimension `sample` in front. Nothing is averaged before it is asked for.
+dataset with the dimension `sample` (a trace) in front and the coordinate `question`: what is drawn and counted are
+questions, since traces of one question are not independent. Nothing is averaged before it is asked for.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from floatlens.analysis.intervals import Estimate, estimate
+from floatlens.analysis.intervals import Estimate, by_question, estimate
 from floatlens.errors import FloatlensError, did_you_mean
 
 if TYPE_CHECKING:
@@ -39,8 +40,20 @@ class Group:
         return str(self.keys["model"])
 
     @property
-    def n(self) -> int:
+    def traces(self) -> int:
         return int(self.samples.sizes["sample"])
+
+    @cached_property
+    def questions(self) -> tuple[str, ...]:
+        """The question of every sample; without that coordinate each sample is a question of its own."""
+        if "question" not in self.samples.coords:
+            return tuple(f"trace {place} of {self.label}" for place in range(self.traces))
+        return tuple(map(str, self.samples["question"].values))
+
+    @property
+    def n(self) -> int:
+        """How many questions there are; a question may have several traces."""
+        return len(set(self.questions))
 
     @property
     def label(self) -> str:
@@ -49,14 +62,22 @@ class Group:
         return ", ".join([self.model, *more])
 
     def values(self, variable: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """(sample, …) of one variable."""
+        """(sample, …) of one variable, trace by trace."""
         return np.asarray(self._variable(variable).values, dtype=np.float64)
 
     def estimate(self, variable: str) -> Estimate:
-        """Mean, spread and interval over the samples, of the variable's shape."""
+        """Mean, spread and interval over the questions, of the variable's shape."""
         if variable not in self._made:
-            self._made[variable] = estimate(self.values(variable), self.seed)
+            self._made[variable] = self.estimated(self.values(variable))
         return self._made[variable]
+
+    def by_question(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """(sample, …) → (question, …): one sample for each question, for intervals."""
+        return by_question(values, self.questions)
+
+    def estimated(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> Estimate:
+        """The same of numbers (sample, …) that were worked out from the variables of this group."""
+        return estimate(self.by_question(values), self.seed)
 
     def coordinate(self, variable: str, dim: str) -> list[Any]:
         """The labels of a dimension of a variable."""
@@ -90,7 +111,8 @@ class Result:
 
     @property
     def n(self) -> int:
-        return sum(group.n for group in self.groups)
+        """How many questions there are in all groups; one that several models were asked counts once."""
+        return len({question for group in self.groups for question in group.questions})
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -98,7 +120,8 @@ class Result:
         return {
             "analysis": self.analysis,
             "settings": dict(self.settings),
-            "samples": {group.label: group.n for group in self.groups},
+            "questions": {group.label: group.n for group in self.groups},
+            "traces": {group.label: group.traces for group in self.groups},
             "versions": dict(self.versions),
         }
 

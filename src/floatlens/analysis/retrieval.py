@@ -122,7 +122,7 @@ _KERNELS = {"copy": _copy, "copy_code": _copy_code, "focus": _focus, "mass": _ma
 
 
 def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
-    """Spearman correlation of a head's mean score with its layer, with an interval over samples."""
+    """Spearman correlation of a head's mean score with its layer, with an interval over questions."""
 
     def statistic(samples: Floats) -> float:
         mean = nanmean(samples)  # (layer, head)
@@ -133,7 +133,7 @@ def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
             return float("nan")
         return float(stats.spearmanr(flat[defined], layers[defined]).statistic)
 
-    return estimate_of(group.values(score), statistic, group.seed)
+    return estimate_of(group.by_question(group.values(score)), statistic, group.seed)
 
 
 def share_above(group: Group, half: Literal["shallow", "deep"], score: Score = "copy", above: float = 0.1) -> Estimate:
@@ -149,4 +149,4 @@ def share_above(group: Group, half: Literal["shallow", "deep"], score: Score = "
         defined = part[~np.isnan(part)]
         return float((defined > above).mean()) if len(defined) else float("nan")
 
-    return estimate_of(group.values(score), statistic, group.seed)
+    return estimate_of(group.by_question(group.values(score)), statistic, group.seed)
