@@ -38,6 +38,12 @@ def test_a_moving_anchor_is_followed(causal):
         assert float(found["wasserstein"].mean) == pytest.approx(2 / 29, rel=0.1)
 
 
+def test_depth_is_compared_between_neighbouring_layers_only():
+    """Layers 0, 1, 5 and 6 were kept: 1 with 0 and 6 with 5, but 5 with none."""
+    trace = ready("fixed", causal=False, layer_numbers=[0, 1, 5, 6])
+    assert np.isnan(drift(trace)["depth_jaccard_by_layer"].mean).tolist() == [True, False, True, False]
+
+
 def test_uniform_attention_has_no_anchors_and_is_spread_evenly():
     found = drift(ready("uniform", causal=False))
     assert float(found["distinct"].mean) == 0

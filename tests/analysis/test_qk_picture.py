@@ -46,6 +46,16 @@ def test_the_last_step_that_was_kept_unless_another_is_asked_for():
     assert qk_picture(made, layer=0, head=0).dot[2, 5] == pytest.approx(q[1, 0, 0, 2] @ k[1, 0, 0, 5], abs=1e-5)
 
 
+def test_chosen_heads_are_found_by_their_numbers():
+    """Of four heads 1 and 3 were kept in the trace: the picture of 3 has the norms of 3 and of its key head."""
+    whole, _, _ = trace(causal=False)
+    part = type(whole)(whole.data.isel(head=[1, 3]))
+    for head in (1, 3):
+        assert np.array_equal(qk_picture(part, layer=1, head=head).norm, qk_picture(whole, layer=1, head=head).norm)
+    with pytest.raises(FloatlensError, match=r"no norms of head 2, so no angle; the trace kept head \[1, 3\]"):
+        qk_picture(part, layer=1, head=2)
+
+
 def test_what_was_not_kept_is_said():
     made, _, _ = trace(causal=False)
     with pytest.raises(FloatlensError, match=r"no q·k heatmap of layer 7; the trace kept layer \[0, 1\]"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy import stats
-from synthetic import EOS, MASK, build
+from synthetic import EOS, MASK, build, ready
 
 from floatlens.analysis import Group, retrieval_heads
 from floatlens.analysis.retrieval import depth_correlation, share_above
@@ -132,6 +132,37 @@ def test_without_evidence_or_without_an_answer_nothing_is_defined():
     assert np.isnan(silent["focus"].mean).all()
     assert np.isnan(silent["mass"].mean).all()
     assert silent["copy"].mean.tolist() == [[0]]  # nothing was copied
+
+
+def unrecorded(trace, *tokens):
+    """The trace as if the passes of these tokens had not been among the chosen steps."""
+    data = trace.data.copy(deep=True)
+    data["answer_argmax"][list(tokens)] = -1
+    data["answer_evidence"][list(tokens)] = np.nan
+    return type(trace)(data)
+
+
+def test_tokens_that_were_not_recorded_are_no_misses():
+    """The answer is A B and one more, then EOS; evidence A B C. The head copies A, and B was not recorded:
+    of the two tokens that were, one looks at the evidence; of A and C, which can be judged, A is copied."""
+    whole = looking([4, 0, 0, 0])
+    part = unrecorded(whole, 1)
+    assert not part.data["evidence"].values[-1]  # what -1 would have looked up
+    tokens = len([t for t in whole.data["token_id"].values if t != EOS])
+    assert scores(whole, "focus") == [pytest.approx(1 / tokens)]
+    assert scores(part, "focus") == [pytest.approx(1 / (tokens - 1))]
+    assert scores(whole, "copy") == [pytest.approx(1 / 3)]
+    assert scores(part, "copy") == [pytest.approx(1 / 2)]
+    assert np.isnan(scores(part, "copy_code")).all()
+    nothing = unrecorded(whole, *range(len(whole.data["token_id"])))
+    assert np.isnan([*scores(nothing, "focus"), *scores(nothing, "mass")]).all()
+
+
+def test_layers_and_heads_keep_their_numbers():
+    trace = ready("fixed", causal=False)
+    part = type(trace)(trace.data.isel(head=[1, 3], layer=[0, 2]))
+    found = retrieval_heads(part).group()
+    assert (found.coordinate("copy", "layer"), found.coordinate("copy", "head")) == ([0, 2], [1, 3])
 
 
 def test_one_score_alone():

@@ -30,7 +30,7 @@ def drift(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> x
     entropy       of received attention, 1 is spread evenly
     wasserstein   how far mass is carried per step, as a share of the sequence
     frontier      correlation of the track with the mean position committed at each step
-    depth_jaccard overlap with the anchors of the layer before, by layer only
+    depth_jaccard overlap with the anchors of the layer before, by layer only; NaN where that one was not kept
 
     Example: `fl.drift(trace).slope`
     """
@@ -44,6 +44,7 @@ def drift(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> x
     data: dict[str, Any] = {name: ((), values) for name, values in overall.items()}
     data |= {f"{name}_by_layer": (("layer",), values) for name, values in by_layer.items()}
     depth = motion.nanmean(motion.jaccard(sets[:, 1:], sets[:, :-1]))
+    depth[np.diff(layers) != 1] = np.nan
     data["depth_jaccard_by_layer"] = (("layer",), np.concatenate([[np.nan], depth]))
     return xr.Dataset(data, coords={"layer": layers})
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import anchors
+from floatlens.analysis.qk import kv_head_of
 from floatlens.errors import FloatlensError
 from floatlens.traces import Trace
 
@@ -46,10 +47,13 @@ def qk_picture(trace: Trace, layer: int, head: int, step: int | None = None, *, 
         if number not in have:
             raise FloatlensError(f"no q·k heatmap of {dim[10:]} {number}; the trace kept {dim[10:]} {have}")
     dot = np.asarray(kept.sel(wanted).values, dtype=np.float64)
-    group = trace.model["heads"] // trace.model["kv_heads"]
+    for dim, number in {"step": step, "layer": layer, "head": head}.items():
+        have = trace.data["query_norm"][dim].values.tolist() if dim in trace.data["query_norm"].dims else []
+        if number not in have:
+            raise FloatlensError(f"no norms of {dim} {number}, so no angle; the trace kept {dim} {have or 'means'}")
     here = trace.data.sel(step=step, layer=layer)
-    query = np.asarray(here["query_norm"].isel(head=head).values, dtype=np.float64)
-    key = np.asarray(here["key_norm"].isel(kv_head=head // group).values, dtype=np.float64)
+    query = np.asarray(here["query_norm"].sel(head=head).values, dtype=np.float64)
+    key = np.asarray(here["key_norm"].isel(kv_head=kv_head_of(trace, head)).values, dtype=np.float64)
     norm = query[:, None] * key
     if trace.data.attrs["causal"]:
         hidden = np.triu(np.ones(dot.shape, dtype=bool), k=1)

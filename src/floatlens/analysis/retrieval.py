@@ -35,10 +35,12 @@ def retrieval_heads(trace: Trace, *, score: Score | Literal["all"] = "all") -> x
     copy        distinct evidence tokens that the head copied (its largest weight lies on the token being written) ÷
                 distinct tokens of the evidence
     copy_code   as Wu's code counts: every copied token adds 1 ÷ evidence length, in answers whose unigrams cover more
-                than half of the evidence; other answers do not count
+                than half of the evidence; other answers do not count, nor those not recorded whole
     focus       share of answer tokens whose largest weight lies in the evidence
     mass        mean attention on the evidence
     qr          mean attention of question tokens on the gold document, in the first pass
+
+    Answer tokens whose passes were not recorded (a selection of steps) do not count.
 
     Example: `fl.retrieval_heads(traces, score="copy").group("scale:llada").estimate("copy").mean  # layer × head`
     """
@@ -46,7 +48,7 @@ def retrieval_heads(trace: Trace, *, score: Score | Literal["all"] = "all") -> x
         raise FloatlensError(f'score="{score}"{did_you_mean(score, SCORES)}; give {", ".join(SCORES)} or all')
     wanted = SCORES if score == "all" else (score,)
     layers = trace.data["answer_argmax"]["layer"].values
-    heads = np.arange(trace.data["answer_argmax"].sizes["head"])
+    heads = trace.data["answer_argmax"]["head"].values
     data = {name: (("layer", "head"), _KERNELS[name](trace)) for name in wanted}
     return xr.Dataset(data, coords={"layer": layers, "head": heads})
 
@@ -58,9 +60,17 @@ def _answer_tokens(trace: Trace) -> NDArray[np.intp]:
     return np.flatnonzero(place < (ends.min() if len(ends) else np.inf))
 
 
+def _recorded(trace: Trace) -> NDArray[np.bool_]:
+    """(token): whether the pass that decided an answer token was recorded; under a selection of steps not all are."""
+    return np.asarray(trace.data["answer_argmax"].values[_answer_tokens(trace), 0, 0] >= 0)
+
+
 def _hits(trace: Trace) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """(token, layer, head): whether the largest weight lies in the evidence, and there on the token being written."""
-    rows = _answer_tokens(trace)
+    """(token, layer, head): whether the largest weight lies in the evidence, and there on the token being written.
+
+    Of the answer tokens whose passes were recorded.
+    """
+    rows = _answer_tokens(trace)[_recorded(trace)]
     where = trace.data["answer_argmax"].values[rows].astype(np.intp)
     evidence, final = trace.data["evidence"].values, trace.data["final"].values
     inside = evidence[where]
@@ -78,8 +88,11 @@ def _copy(trace: Trace) -> Floats:
     if not len(evidence):
         return _undefined(trace)
     _, hit = _hits(trace)
-    written = trace.data["token_id"].values[_answer_tokens(trace)]
-    copied = [hit[written == token].any(axis=0) for token in evidence if (written == token).any()]
+    written, known = trace.data["token_id"].values[_answer_tokens(trace)], _recorded(trace)
+    evidence = evidence[np.isin(evidence, written[known]) | ~np.isin(evidence, written)]  # others cannot be judged
+    if not len(evidence):
+        return _undefined(trace)
+    copied = [hit[written[known] == token].any(axis=0) for token in evidence if (written[known] == token).any()]
     total = np.sum(copied, axis=0) if copied else np.zeros(_undefined(trace).shape)
     return np.asarray(total / len(evidence), dtype=np.float64)
 
@@ -88,7 +101,7 @@ def _copy_code(trace: Trace) -> Floats:
     evidence = trace.data["final"].values[trace.data["evidence"].values]
     written = trace.data["token_id"].values[_answer_tokens(trace)]
     covered = (Counter(evidence.tolist()) & Counter(written.tolist())).total()  # as ROUGE-1 counts: a word once per use
-    if not len(evidence) or covered / len(evidence) <= _RECALL:
+    if not len(evidence) or covered / len(evidence) <= _RECALL or not _recorded(trace).all():
         return _undefined(trace)
     _, hit = _hits(trace)
     return np.asarray(hit.sum(axis=0) / len(evidence))
