@@ -129,7 +129,7 @@ def test_the_last_pass_counts():
 def test_a_part_of_the_layers_is_refused_since_its_rollout_is_not_the_models():
     trace = ready("uniform", causal=False, layers=4)
     part = type(trace)(trace.data.isel(layer=[0, 3]))  # as `floatlens trace --layers 0,-1` keeps them
-    with pytest.raises(FloatlensError, match=r"region flow of 2 of 4 layers; .* so trace again with all layers") as said:
+    with pytest.raises(FloatlensError, match=r"flow of 2 of 4 layers; .* so trace again with all layers") as said:
         flow(part)
     assert "\n" not in str(said.value)
     skipped = {}

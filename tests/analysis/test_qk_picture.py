@@ -40,6 +40,14 @@ def test_every_cell(causal, head):
     assert (found.layer, found.head, found.step, found.rule) == (1, head, 0, "top1")
 
 
+def test_anchors_are_ranked_by_the_mean_of_what_is_seen():
+    made, q, k = trace(causal=True)
+    found = qk_picture(made, layer=0, head=2, step=1, rule="topk(3)")
+    means = {j: np.mean([q[1, 0, 2, i] @ k[1, 0, 1, j] for i in range(j, SIZE)]) for j in np.flatnonzero(found.anchors)}
+    assert list(found.ranked) == sorted(means, key=lambda j: -means[j])
+    assert len(found.ranked) == 3
+
+
 def test_the_last_step_that_was_kept_unless_another_is_asked_for():
     made, q, k = trace(causal=False)
     assert qk_picture(made, layer=0, head=0).step == 1

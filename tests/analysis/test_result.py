@@ -127,6 +127,27 @@ def test_traces_carry_their_question_into_the_result():
     assert drift(bare).groups[0].n == 2
 
 
+def test_a_dimension_is_averaged_within_each_sample_first():
+    """By hand: heads (1, 3) and (5, NaN) of two samples give 2 and 5."""
+    found = group_of(a=(("layer", "head"), [[[1, 3]], [[5, np.nan]]])).estimate("a", over="head")
+    assert (found.mean.tolist(), found.low.tolist(), found.high.tolist(), found.n.tolist()) == ([3.5], [2], [5], [2])
+
+
+def test_groups_of_a_model_are_pooled_by_question():
+    """Gold at 1 and at 2 of the same two questions: (1 + 3) / 2 and (5 + 7) / 2."""
+
+    def at(gold, model, values):
+        coords = {"layer": [4], "question": ("sample", ["one", "two"])}
+        data = xr.Dataset({"a": (("sample", "layer"), values), "other": ("sample", [0.0, 0])}, coords=coords)
+        return Group({"model": model, "gold": gold}, {"kind": "mdm"}, data)
+
+    result = Result("x", {}, (at(1, "m", [[1.0], [5]]), at(1, "n", [[9.0], [9]]), at(2, "m", [[3.0], [7]])))
+    found = result.pooled("m", "a")
+    assert (found.n, found.traces, found.model) == (2, 4, "m")
+    assert found.coordinate("a", "layer") == [4]
+    assert [float(found.estimate("a").mean[0]), float(found.estimate("a").low[0])] == [4, 2]
+
+
 def test_intervals_depend_on_the_seed():
     values = np.random.default_rng(0).normal(size=20)
     one, same, other = (group_of(seed=seed, a=((), values)).estimate("a") for seed in (1, 1, 2))

@@ -208,6 +208,22 @@ def test_share_above_by_half_of_the_layers():
     assert float(share_above(group, "deep").low) == float(share_above(group, "deep").high) == 0.75
 
 
+def test_tables_hold_the_share_of_retrieval_heads_by_half_and_the_trend():
+    """Two heads of one layer: head 0 copies two thirds of the evidence, head 1 nothing; the shallow half is empty."""
+    result = retrieval_heads(looking([4, 5, 0, 0], [0, 0, 0, 0]))
+    rows = result.to_frame()
+    heads = rows[rows.variable == "copy_heads"]
+    told = list(zip(heads["half"], heads["above"], heads["mean"], strict=True))
+    assert told[1] == ("deep", 0.1, 0.5)
+    assert told[3] == ("deep", 0.5, 0.5)
+    assert [one[:2] for one in told] == [("shallow", 0.1), ("deep", 0.1), ("shallow", 0.5), ("deep", 0.5)]
+    assert np.isnan([told[0][2], told[2][2]]).all()
+    assert (rows.variable == "copy_depth").sum() == 1
+    assert list(rows.columns[-5:]) == ["mean", "std", "low", "high", "n"]
+    alone = retrieval_heads(looking([4, 5, 0, 0]), score="focus").to_frame()
+    assert set(alone.variable) == {"focus", "focus_heads", "focus_depth"}
+
+
 def test_share_above_of_scores_that_are_not_defined_is_not_zero():
     assert np.isnan(share_above(group_of(np.full((4, 4, 2), np.nan)), "deep").mean)
     half = np.full((2, 2, 1), np.nan)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import anchors
+from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.qk import kv_head_of
 from floatlens.errors import FloatlensError
 from floatlens.traces import Trace
@@ -31,6 +32,12 @@ class QKPicture:
     head: int
     step: int
     rule: str
+
+    @property
+    def ranked(self) -> tuple[int, ...]:
+        """The anchors by their mean q·k over the queries that see them, largest first."""
+        keys = np.flatnonzero(self.anchors)
+        return tuple(keys[np.argsort(-nanmean(self.dot[:, keys]), kind="stable")].tolist())
 
 
 def qk_picture(trace: Trace, layer: int, head: int, step: int | None = None, *, rule: str = "zscore") -> QKPicture:

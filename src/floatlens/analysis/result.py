@@ -8,21 +8,24 @@ questions, since traces of one question are not independent. Nothing is averaged
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from floatlens.analysis.intervals import Estimate, by_question, estimate
+from floatlens.analysis.kernels.motion import nanmean
 from floatlens.errors import FloatlensError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Group", "Result"]
+__all__ = ["Group", "Result", "Summary", "no_summary"]
+
+_NUMBERS = ("mean", "std", "low", "high", "n")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +36,7 @@ class Group:
     facts: Mapping[str, Any]
     samples: xr.Dataset
     seed: int = 0
-    _made: dict[str, Estimate] = field(default_factory=dict, repr=False)
+    _made: dict[tuple[str, str | None], Estimate] = field(default_factory=dict, repr=False)
 
     @property
     def model(self) -> str:
@@ -65,11 +68,17 @@ class Group:
         """(sample, …) of one variable, trace by trace."""
         return np.asarray(self._variable(variable).values, dtype=np.float64)
 
-    def estimate(self, variable: str) -> Estimate:
-        """Mean, spread and interval over the questions, of the variable's shape."""
-        if variable not in self._made:
-            self._made[variable] = self.estimated(self.values(variable))
-        return self._made[variable]
+    def estimate(self, variable: str, over: str | None = None) -> Estimate:
+        """Mean, spread and interval over the questions, of the variable's shape.
+
+        With `over` a dimension, such as the heads, each trace is first averaged over it.
+        """
+        if (variable, over) not in self._made:
+            values = self.values(variable)
+            if over is not None:
+                values = nanmean(values, axis=self._variable(variable).dims.index(over))
+            self._made[variable, over] = self.estimated(values)
+        return self._made[variable, over]
 
     def by_question(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(sample, …) → (question, …): one sample for each question, for intervals."""
@@ -93,6 +102,19 @@ class Group:
         return self.samples[name]
 
 
+class Summary(NamedTuple):
+    """One number of a whole group, worked out of all its samples at once: its name, what sets it apart, and it."""
+
+    variable: str
+    labels: Mapping[str, Any]
+    found: Estimate
+
+
+def no_summary(group: Group) -> Iterable[Summary]:
+    """Most analyses say all there is to say sample by sample."""
+    return ()
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """Findings of one analysis. `result["slope"]` or `result.slope` is an `Estimate`, by model if there are several.
@@ -104,6 +126,7 @@ class Result:
     settings: Mapping[str, Any]
     groups: tuple[Group, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
+    summarise: Callable[[Group], Iterable[Summary]] = field(default=no_summary, repr=False)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -136,6 +159,21 @@ class Result:
             )
         return found[0]
 
+    def pooled(self, model: str, variable: str) -> Group:
+        """One variable of all groups of a model, whatever else sets them apart, as one group."""
+        groups = [group for group in self.groups if group.model == model]
+        like = groups[0].samples[variable]
+        coords: dict[str, Any] = {str(dim): like[dim].values for dim in like.dims[1:]}
+        coords["question"] = ("sample", [question for group in groups for question in group.questions])
+        values = np.concatenate([group.values(variable) for group in groups])
+        samples = xr.Dataset({variable: (like.dims, values)}, coords=coords)
+        return Group({"model": model}, groups[0].facts, samples, groups[0].seed)
+
+    @cached_property
+    def summary(self) -> tuple[tuple[Group, Summary], ...]:
+        """What the analysis says of each group as a whole."""
+        return tuple((group, one) for group in self.groups for one in self.summarise(group))
+
     def __iter__(self) -> Iterator[Group]:
         return iter(self.groups)
 
@@ -164,12 +202,14 @@ class Result:
         import pandas as pd
 
         frames = [_rows(group, str(name)) for group in self.groups for name in group.samples.data_vars]
+        frames += [_summary_row(group, one) for group, one in self.summary]
         made = pd.concat(frames, ignore_index=True)
+        made = made[[*(column for column in made if column not in _NUMBERS), *_NUMBERS]]
         made.attrs["provenance"] = json.dumps(self.provenance)
         return made
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per group, variable and coordinate: mean, std, low, high, n."""
+        """One row per group, variable and coordinate (and per number of a whole group): mean, std, low, high, n."""
         return self._frame.copy()
 
 
@@ -183,12 +223,19 @@ def _short(found: Estimate) -> str:
     return f"{one[0]:.3g}" if np.isnan(one[1]) else f"{one[0]:.3g} [{one[1]:.3g}, {one[2]:.3g}]"
 
 
+def _summary_row(group: Group, one: Summary) -> pd.DataFrame:
+    import pandas as pd
+
+    numbers = {key: np.ravel(getattr(one.found, key)) for key in _NUMBERS}
+    return pd.DataFrame({**group.keys, "variable": one.variable, **one.labels, **numbers})
+
+
 def _rows(group: Group, name: str) -> pd.DataFrame:
     import pandas as pd
 
     found = group.estimate(name)
     array = group.samples[name].isel(sample=0, drop=True)
-    columns = {key: np.ravel(getattr(found, key)) for key in ("mean", "std", "low", "high", "n")}
+    columns = {key: np.ravel(getattr(found, key)) for key in _NUMBERS}
     frame = pd.DataFrame(columns)
     if array.dims:
         labels = pd.MultiIndex.from_product([array[dim].values for dim in array.dims], names=list(map(str, array.dims)))

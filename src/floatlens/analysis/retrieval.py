@@ -6,6 +6,7 @@ For each token of the answer (EOS and what follows from it do not count), in the
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Literal, get_args
 
 import numpy as np
@@ -16,19 +17,63 @@ from scipy import stats
 from floatlens.analysis.intervals import Estimate, estimate_of
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.registry import analysis
-from floatlens.analysis.result import Group
+from floatlens.analysis.result import Group, Summary
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.traces import Trace
 
-__all__ = ["SCORES", "Score", "depth_correlation", "retrieval_heads", "share_above"]
+__all__ = ["HALVES", "SCORES", "THRESHOLDS", "Half", "Score", "depth_correlation", "retrieval_heads", "share_above"]
 
 Score = Literal["copy", "copy_code", "focus", "mass", "qr"]
 SCORES: tuple[Score, ...] = get_args(Score)
+Half = Literal["shallow", "deep"]
+HALVES: tuple[Half, ...] = get_args(Half)
+THRESHOLDS = (0.1, 0.5)
+"""Mean scores above which a head is called a retrieval head, and a strong one [Wu]."""
 _RECALL = 0.5
 Floats = NDArray[np.float64]
 
 
-@analysis("retrieval_heads", requires=("answer_argmax", "answer_evidence", "question_flow"))
+def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
+    """Spearman correlation of a head's mean score with its layer, with an interval over questions."""
+
+    def statistic(samples: Floats) -> float:
+        mean = nanmean(samples)  # (layer, head)
+        layers = np.repeat(np.arange(len(mean)), mean.shape[1])
+        flat = mean.ravel()
+        defined = np.isfinite(flat)
+        if not defined.any() or np.ptp(flat[defined]) == 0 or np.ptp(layers[defined]) == 0:
+            return float("nan")
+        return float(stats.spearmanr(flat[defined], layers[defined]).statistic)
+
+    return estimate_of(group.by_question(group.values(score)), statistic, group.seed)
+
+
+def share_above(group: Group, half: Half, score: Score = "copy", above: float = THRESHOLDS[0]) -> Estimate:
+    """The share of heads in the shallow or the deep half of the layers whose mean score is above a threshold.
+
+    NaN where no sample has a score.
+    """
+
+    def statistic(samples: Floats) -> float:
+        mean = nanmean(samples)  # (layer, head)
+        middle = len(mean) // 2
+        part = mean[:middle] if half == "shallow" else mean[middle:]
+        defined = part[~np.isnan(part)]
+        return float((defined > above).mean()) if len(defined) else float("nan")
+
+    return estimate_of(group.by_question(group.values(score)), statistic, group.seed)
+
+
+def _summary(group: Group) -> Iterator[Summary]:
+    """Of the score that the group has (copy, where it has several): retrieval heads by half of the depth, and trend."""
+    score = next(name for name in SCORES if name in group.samples)
+    for above in THRESHOLDS:
+        for half in HALVES:
+            yield Summary(f"{score}_heads", {"half": half, "above": above}, share_above(group, half, score, above))
+    yield Summary(f"{score}_depth", {}, depth_correlation(group, score))
+
+
+@analysis("retrieval_heads", requires=("answer_argmax", "answer_evidence", "question_flow"), summarise=_summary)
 def retrieval_heads(trace: Trace, *, score: Score | Literal["all"] = "all") -> xr.Dataset:
     """Scores by layer and head, NaN for a trace without evidence; from 0 to 1, but for `copy_code`.
 
@@ -40,7 +85,9 @@ def retrieval_heads(trace: Trace, *, score: Score | Literal["all"] = "all") -> x
     mass        mean attention on the evidence
     qr          mean attention of question tokens on the gold document, in the first pass
 
-    Answer tokens whose passes were not recorded (a selection of steps) do not count.
+    Answer tokens whose passes were not recorded (a selection of steps) do not count. Tables also hold, of the first of
+    these scores that was asked for, the share of heads above 0.1 and 0.5 in either half of the layers and the rank
+    correlation with depth: `copy_heads` and `copy_depth`.
 
     Example: `fl.retrieval_heads(traces, score="copy").group("scale:llada").estimate("copy").mean  # layer × head`
     """
@@ -129,37 +176,3 @@ def _qr(trace: Trace) -> Floats:
 
 
 _KERNELS = {"copy": _copy, "copy_code": _copy_code, "focus": _focus, "mass": _mass, "qr": _qr}
-
-
-# -- over depth, from samples ---------------------------------------------------------------------------------------
-
-
-def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
-    """Spearman correlation of a head's mean score with its layer, with an interval over questions."""
-
-    def statistic(samples: Floats) -> float:
-        mean = nanmean(samples)  # (layer, head)
-        layers = np.repeat(np.arange(len(mean)), mean.shape[1])
-        flat = mean.ravel()
-        defined = np.isfinite(flat)
-        if not defined.any() or np.ptp(flat[defined]) == 0:
-            return float("nan")
-        return float(stats.spearmanr(flat[defined], layers[defined]).statistic)
-
-    return estimate_of(group.by_question(group.values(score)), statistic, group.seed)
-
-
-def share_above(group: Group, half: Literal["shallow", "deep"], score: Score = "copy", above: float = 0.1) -> Estimate:
-    """The share of heads in the shallow or the deep half of the layers whose mean score is above a threshold.
-
-    NaN where no sample has a score.
-    """
-
-    def statistic(samples: Floats) -> float:
-        mean = nanmean(samples)  # (layer, head)
-        middle = len(mean) // 2
-        part = mean[:middle] if half == "shallow" else mean[middle:]
-        defined = part[~np.isnan(part)]
-        return float((defined > above).mean()) if len(defined) else float("nan")
-
-    return estimate_of(group.by_question(group.values(score)), statistic, group.seed)
