@@ -129,8 +129,9 @@ def test_traces_carry_their_question_into_the_result():
 
 def test_a_dimension_is_averaged_within_each_sample_first():
     """By hand: heads (1, 3) and (5, NaN) of two samples give 2 and 5."""
-    found = group_of(a=(("layer", "head"), [[[1, 3]], [[5, np.nan]]])).estimate("a", over="head")
-    assert (found.mean.tolist(), found.low.tolist(), found.high.tolist(), found.n.tolist()) == ([3.5], [2], [5], [2])
+    found = group_of(a=(("layer", "head"), [[[1, 3]] * 2, [[5, np.nan]] * 2])).estimate("a", over="head")
+    assert [found.mean.tolist(), found.low.tolist(), found.high.tolist()] == [[3.5] * 2, [2, 2], [5, 5]]
+    assert found.n.tolist() == [2, 2]
 
 
 def test_groups_of_a_model_are_pooled_by_question():
