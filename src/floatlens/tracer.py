@@ -287,14 +287,9 @@ def _provenance(
         "heads": heads,
         "causal": model.kind == "arm",
         "regions": list(prompt.regions),
-        "token_text": [] if tokenizer is None else _pieces(tokenizer, final.tolist()),
+        "token_text": [] if tokenizer is None else prompts.token_pieces(tokenizer, final.tolist()),
         "versions": versions(),
     }
-
-
-def _pieces(tokenizer: Any, ids: list[int]) -> list[str]:
-    """Each token as text. Decoded one by one, so that a piece of a character shows as U+FFFD instead of vanishing."""
-    return [str(tokenizer.decode([i])) for i in ids]
 
 
 def versions() -> dict[str, str]:

@@ -67,6 +67,7 @@ def build(
     layer_numbers: Sequence[int] | None = None,
     heads: str = "all",
     ref: str = "synthetic",
+    question: str | None = None,
 ) -> Trace:
     """A trace of a run with this attention.
 
@@ -134,7 +135,7 @@ def build(
         "schema_version": SCHEMA_VERSION,
         "model": model,
         "decoding": {"sampler": "none", "settings": {}, "forward_passes": steps, "answer": None},
-        "prompt": {"question": None, "gold": gold, "evidence_kind": "answer" if len(evidence) else None},
+        "prompt": {"question": question, "gold": gold, "evidence_kind": "answer" if len(evidence) else None},
         "probes": [],
         "heads": heads,
         "causal": causal,

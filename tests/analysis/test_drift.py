@@ -38,6 +38,43 @@ def test_a_moving_anchor_is_followed(causal):
         assert float(found["wasserstein"].mean) == pytest.approx(2 / 29, rel=0.1)
 
 
+def test_the_track_of_one_trace_is_kept_step_by_step_and_of_several_it_is_not():
+    """The anchor of the moving pattern stands at 2, 4 … 16; there are eight steps and four layers."""
+    one = ready("moving", causal=False)
+    found = drift(one)
+    places = [anchor_at("moving", step) for step in range(8)]
+    assert found["track"].mean.tolist() == places
+    assert found["track_by_layer"].mean.tolist() == [[place] * 4 for place in places]
+    assert found.groups[0].coordinate("track_by_layer", "step") == list(range(8))
+    more = drift([one, ready("moving", causal=False, sample=1)]).groups[0]
+    assert not {"track", "track_by_layer"} & set(more.samples.data_vars)
+    assert "step" not in more.samples.coords
+
+
+def test_traces_of_unlike_length_are_analysed_together():
+    long, short = (ready("fixed", causal=False, sample=sample) for sample in range(2))
+    found = drift([long, type(short)(short.data.isel(step=slice(0, 3)))])
+    assert float(found["steps"].mean) == 5.5  # of eight and three
+
+
+@pytest.mark.parametrize(("pattern", "share"), [("fixed", 1), ("moving", 1 / 8)])
+def test_lifetime_is_told_as_a_share_of_the_steps_too(pattern, share):
+    """A fixed anchor lives through all eight steps and a moving one through one; of four steps, four and one."""
+    trace = ready(pattern, causal=False)
+    found = drift(trace)
+    assert float(found["steps"].mean) == 8
+    assert float(found["lifetime_share"].mean) == share
+    assert found["lifetime_share_by_layer"].mean.tolist() == [share] * 4
+    half = drift(type(trace)(trace.data.isel(step=slice(0, 4))))
+    assert float(half["lifetime_share"].mean) == (1 if pattern == "fixed" else 1 / 4)
+
+
+def test_depth_is_compared_between_neighbouring_layers_only():
+    """Layers 0, 1, 5 and 6 were kept: 1 with 0 and 6 with 5, but 5 with none."""
+    trace = ready("fixed", causal=False, layer_numbers=[0, 1, 5, 6])
+    assert np.isnan(drift(trace)["depth_jaccard_by_layer"].mean).tolist() == [True, False, True, False]
+
+
 def test_uniform_attention_has_no_anchors_and_is_spread_evenly():
     found = drift(ready("uniform", causal=False))
     assert float(found["distinct"].mean) == 0

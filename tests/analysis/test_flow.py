@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from synthetic import MASK, build, random_attention, ready, samples, spread
 
-from floatlens.analysis import flow, token_rollout
+from floatlens.analysis import analyse, flow, token_rollout
 from floatlens.analysis.flow import documents_of, gold_of
-from floatlens.analysis.kernels.rollout import pool
 from floatlens.errors import FloatlensError
 
 REGIONS = ["bos", "query", "query", "doc1", "doc1", "doc2", "doc2", "doc2", "doc3", "answer", "answer", "other"]
@@ -34,8 +33,9 @@ def test_attention_between_regions_is_that_of_the_dense_matrix():
     attention = random_attention(4, 3, 2, 2, 12, causal=False)
     found = flow(build(attention, causal=False, regions=REGIONS, gold=0)).group()
     assert found.coordinate("attention", "region") == NAMES
-    region_of = np.array([NAMES.index(name) for name in REGIONS])
-    layers = pool(attention[-1].mean(axis=1), region_of, len(NAMES))  # the last pass, mean over heads
+    last = attention[-1].mean(axis=1)  # the last pass, mean over heads
+    where = [[place for place, name in enumerate(REGIONS) if name == region] for region in NAMES]
+    layers = np.array([[[layer[np.ix_(a, b)].sum() / len(a) for b in where] for a in where] for layer in last])
     assert np.allclose(found.estimate("attention").mean, layers.mean(axis=0), atol=1e-6)
     assert np.allclose(found.estimate("rollout").mean, rolled(layers), atol=1e-6)
     assert np.allclose(found.estimate("rollout").mean.sum(axis=-1), 1, atol=1e-6)
@@ -124,6 +124,16 @@ def test_the_last_pass_counts():
     given = {"causal": False, "regions": REGIONS, "gold": 0}
     a, b = (flow(build(x, **given))["rollout"].mean for x in (one, two))
     assert np.allclose(a, b)
+
+
+def test_a_part_of_the_layers_is_refused_since_its_rollout_is_not_the_models():
+    trace = ready("uniform", causal=False, layers=4)
+    part = type(trace)(trace.data.isel(layer=[0, 3]))  # as `floatlens trace --layers 0,-1` keeps them
+    with pytest.raises(FloatlensError, match=r"flow of 2 of 4 layers; .* so trace again with all layers") as said:
+        flow(part)
+    assert "\n" not in str(said.value)
+    skipped = {}
+    assert list(analyse(part, ["flow", "drift"], skipped=skipped)) == ["drift"]
 
 
 def test_samples_of_one_group_have_intervals():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from floatlens.analysis.intervals import difference, estimate, estimate_of
+from floatlens.analysis.intervals import by_question, difference, estimate, estimate_of
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +118,39 @@ def test_a_number_of_all_samples_at_once(values):
     again = estimate_of(sample, lambda x: float(np.median(x)))
     assert (found.low, found.high) == (again.low, again.high)
     assert np.isnan(estimate_of(sample[:1], lambda x: float(np.median(x))).low)
+
+
+def test_traces_of_one_question_become_one_sample_that_counts_as_others_do():
+    """By hand: "a" has 1 and 3, mean 2; "b" 10 and NaN, mean 10; the mean over questions is 6, n is 2."""
+    values = np.array([[1.0, np.nan], [10, 4], [3, np.nan], [np.nan, 6]])
+    found = by_question(values, ["a", "b", "a", "b"])
+    assert np.array_equal(found, [[2, np.nan], [10, 5]], equal_nan=True)
+    drawn = estimate(found)
+    assert drawn.mean.tolist() == [6, 5]
+    assert drawn.n.tolist() == [2, 1]
+    with pytest.raises(ValueError, match="4 traces and 3 questions"):
+        by_question(values, ["a", "b", "c"])
+
+
+def test_questions_are_drawn_whole(values):
+    """Thrice the same traces say no more than once: the interval is that of the questions, not of the copies."""
+    sample = values[:, 0, 0]
+    names = [f"question {i}" for i in range(40)]
+    thrice = estimate(by_question(np.concatenate([sample] * 3), names * 3))
+    once = estimate(sample)
+    assert (float(thrice.low), float(thrice.high), int(thrice.n)) == (float(once.low), float(once.high), 40)
+    copies = estimate(np.concatenate([sample] * 3))
+    assert float(copies.high - copies.low) < 0.7 * float(once.high - once.low)  # 1/√3 of it
+    assert by_question(sample, names) is sample
+
+
+def test_a_number_of_all_samples_counts_those_that_define_it(values):
+    """Samples in which all is NaN are not drawn either: everything is as if they were not there."""
+    holes = np.concatenate([values, np.full((10, 2, 3), np.nan)])
+    holes[0, 0] = np.nan  # in part defined, so it counts
+    found, alone = (estimate_of(x, lambda x: float(np.nanmedian(x))) for x in (holes, holes[:40]))
+    assert int(found.n) == 40
+    assert (found.mean, found.low, found.high, found.std) == (alone.mean, alone.low, alone.high, alone.std)
 
 
 def test_an_estimate_prints_its_interval_and_count():

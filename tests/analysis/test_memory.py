@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import os
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from synthetic import samples
 
-from floatlens.analysis import ANALYSES, analyse
+from floatlens.analysis import ANALYSES, absorption, analyse
+from floatlens.analysis.sources import each_trace
 from floatlens.traces import Trace
 
 FEW, MANY = 20, 120
@@ -48,3 +51,18 @@ def test_memory_does_not_grow_with_the_number_of_traces(made: list[Trace]) -> No
     # Around the numbers: arrays of their own, all stacked at the end, and pandas' weak references to indexes that are
     # gone, which it clears from time to time.
     assert each < 0.25 * size
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are counted where the system lists them")
+def test_files_do_not_stay_open_while_many_are_read(made: list[Trace], tmp_path: Path) -> None:
+    """Each is let go with its trace, without waiting for the collector of cycles."""
+    files = [made[0].save(tmp_path / f"trace{number}") for number in range(12)]
+    counts = []
+    gc.disable()
+    try:
+        for trace in each_trace(files):
+            absorption.measure(trace)
+            counts.append(len(os.listdir("/proc/self/fd")))
+    finally:
+        gc.enable()
+    assert counts[-1] <= counts[0] + 1  # the one before may still be there while the next is opened

@@ -85,6 +85,21 @@ def test_grouped_heads_read_their_own_key_head():
     assert np.allclose(found.estimate("angle_part").mean, 0)
 
 
+def test_chosen_heads_read_their_own_key_head_and_keep_their_numbers():
+    """Of the same four heads 1 and 3 were kept: 1 reads the first key head and 3 the second."""
+    q = np.ones((1, 1, HEADS, SIZE, 1))
+    k = np.ones((1, 1, KV_HEADS, SIZE, 1))
+    k[0, 0, 0, 3], k[0, 0, 1, 3] = 5, 0.5
+    whole = build(peaked(1, 1, causal=False), causal=False, q=q, k=k)
+    for kept, norms in (([1, 3], [5, 0.5]), ([2, 3], [0.5, 0.5]), ([0], [5]), ([0, 1, 3], [5, 5, 0.5])):
+        part = type(whole)(whole.data.isel(head=kept))
+        assert key_norm_by_head(part)[0, 0, :, 3].tolist() == norms
+        found = qk(part, rule="top1").group()
+        assert found.coordinate("dot", "head") == kept
+        assert np.allclose(found.estimate("norm_part").mean, [[norm - 1 for norm in norms]])
+        assert np.allclose(found.estimate("angle_part").mean, 0)
+
+
 def test_the_wrong_grouping_would_break_the_split_and_ours_does_not():
     """Same directions in every key head, other lengths: only with the right |k| is the angle's part zero."""
     q = np.ones((1, 1, HEADS, SIZE, 1))

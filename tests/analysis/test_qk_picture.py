@@ -40,10 +40,28 @@ def test_every_cell(causal, head):
     assert (found.layer, found.head, found.step, found.rule) == (1, head, 0, "top1")
 
 
+def test_anchors_are_ranked_by_the_mean_of_what_is_seen():
+    made, q, k = trace(causal=True)
+    found = qk_picture(made, layer=0, head=2, step=1, rule="topk(3)")
+    means = {j: np.mean([q[1, 0, 2, i] @ k[1, 0, 1, j] for i in range(j, SIZE)]) for j in np.flatnonzero(found.anchors)}
+    assert list(found.ranked) == sorted(means, key=lambda j: -means[j])
+    assert len(found.ranked) == 3
+
+
 def test_the_last_step_that_was_kept_unless_another_is_asked_for():
     made, q, k = trace(causal=False)
     assert qk_picture(made, layer=0, head=0).step == 1
     assert qk_picture(made, layer=0, head=0).dot[2, 5] == pytest.approx(q[1, 0, 0, 2] @ k[1, 0, 0, 5], abs=1e-5)
+
+
+def test_chosen_heads_are_found_by_their_numbers():
+    """Of four heads 1 and 3 were kept in the trace: the picture of 3 has the norms of 3 and of its key head."""
+    whole, _, _ = trace(causal=False)
+    part = type(whole)(whole.data.isel(head=[1, 3]))
+    for head in (1, 3):
+        assert np.array_equal(qk_picture(part, layer=1, head=head).norm, qk_picture(whole, layer=1, head=head).norm)
+    with pytest.raises(FloatlensError, match=r"no norms of head 2, so no angle; the trace kept head \[1, 3\]"):
+        qk_picture(part, layer=1, head=2)
 
 
 def test_what_was_not_kept_is_said():

@@ -71,7 +71,8 @@ def test_provenance_says_what_numbers_rest_on(two):
     expected = {
         "analysis": "absorption",
         "settings": {"rule": "top1", "group": "all"},
-        "samples": {"moving-mdm": 3, "fixed-arm": 2},
+        "questions": {"moving-mdm": 3, "fixed-arm": 2},
+        "traces": {"moving-mdm": 3, "fixed-arm": 2},
         "versions": {"python": "3", "floatlens": "synthetic", "analysis": __version__},
     }
     assert two.provenance == expected
@@ -100,6 +101,52 @@ def test_intervals_are_the_same_in_two_calls(two):
         found = group.estimate("absorbed")
         assert (found.low <= found.mean + 1e-12).all()
         assert (found.mean <= found.high + 1e-12).all()
+
+
+def test_what_is_drawn_and_counted_are_questions_not_traces():
+    """Six traces of two questions, by hand: means 2 and 5, so mean 3.5 and an interval between 2 and 5, n 2."""
+    data = xr.Dataset({"a": ("sample", [1.0, 4, 2, 5, 3, 6])}, coords={"question": ("sample", ["one", "two"] * 3)})
+    group = Group({"model": "m"}, {}, data)
+    assert (group.n, group.traces) == (2, 6)
+    found = group.estimate("a")
+    assert (float(found.mean), float(found.low), float(found.high), int(found.n)) == (3.5, 2, 5, 2)
+    other = Group({"model": "other"}, {}, data)
+    assert Result("x", {}, (group, other)).n == 2
+
+
+def test_traces_carry_their_question_into_the_result():
+    """By its text; a bare prompt by its tokens; a trace that says neither stands for itself."""
+    asked = [ready("fixed", causal=True, sample=i, question=f"question {i % 2}") for i in range(4)]
+    found = drift(asked).groups[0]
+    assert found.questions == ("question 0", "question 1", "question 0", "question 1")
+    assert (found.n, found.traces) == (2, 4)
+    bare = [ready("fixed", causal=True, sample=i) for i in range(3)]
+    assert drift(bare).groups[0].n == 3
+    for trace, length in zip(bare, (20, 20, 21), strict=True):
+        trace.data.attrs["decoding"] = {**trace.data.attrs["decoding"], "prompt_length": length}
+    assert drift(bare).groups[0].n == 2
+
+
+def test_a_dimension_is_averaged_within_each_sample_first():
+    """By hand: heads (1, 3) and (5, NaN) of two samples give 2 and 5."""
+    found = group_of(a=(("layer", "head"), [[[1, 3]] * 2, [[5, np.nan]] * 2])).estimate("a", over="head")
+    assert [found.mean.tolist(), found.low.tolist(), found.high.tolist()] == [[3.5] * 2, [2, 2], [5, 5]]
+    assert found.n.tolist() == [2, 2]
+
+
+def test_groups_of_a_model_are_pooled_by_question():
+    """Gold at 1 and at 2 of the same two questions: (1 + 3) / 2 and (5 + 7) / 2."""
+
+    def at(gold, model, values):
+        coords = {"layer": [4], "question": ("sample", ["one", "two"])}
+        data = xr.Dataset({"a": (("sample", "layer"), values), "other": ("sample", [0.0, 0])}, coords=coords)
+        return Group({"model": model, "gold": gold}, {"kind": "mdm"}, data)
+
+    result = Result("x", {}, (at(1, "m", [[1.0], [5]]), at(1, "n", [[9.0], [9]]), at(2, "m", [[3.0], [7]])))
+    found = result.pooled("m", "a")
+    assert (found.n, found.traces, found.model) == (2, 4, "m")
+    assert found.coordinate("a", "layer") == [4]
+    assert [float(found.estimate("a").mean[0]), float(found.estimate("a").low[0])] == [4, 2]
 
 
 def test_intervals_depend_on_the_seed():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy import stats
-from synthetic import EOS, MASK, build
+from synthetic import EOS, MASK, build, ready
 
 from floatlens.analysis import Group, retrieval_heads
 from floatlens.analysis.retrieval import depth_correlation, share_above
@@ -134,6 +134,37 @@ def test_without_evidence_or_without_an_answer_nothing_is_defined():
     assert silent["copy"].mean.tolist() == [[0]]  # nothing was copied
 
 
+def unrecorded(trace, *tokens):
+    """The trace as if the passes of these tokens had not been among the chosen steps."""
+    data = trace.data.copy(deep=True)
+    data["answer_argmax"][list(tokens)] = -1
+    data["answer_evidence"][list(tokens)] = np.nan
+    return type(trace)(data)
+
+
+def test_tokens_that_were_not_recorded_are_no_misses():
+    """The answer is A B and one more, then EOS; evidence A B C. The head copies A, and B was not recorded:
+    of the two tokens that were, one looks at the evidence; of A and C, which can be judged, A is copied."""
+    whole = looking([4, 0, 0, 0])
+    part = unrecorded(whole, 1)
+    assert not part.data["evidence"].values[-1]  # what -1 would have looked up
+    tokens = len([t for t in whole.data["token_id"].values if t != EOS])
+    assert scores(whole, "focus") == [pytest.approx(1 / tokens)]
+    assert scores(part, "focus") == [pytest.approx(1 / (tokens - 1))]
+    assert scores(whole, "copy") == [pytest.approx(1 / 3)]
+    assert scores(part, "copy") == [pytest.approx(1 / 2)]
+    assert np.isnan(scores(part, "copy_code")).all()
+    nothing = unrecorded(whole, *range(len(whole.data["token_id"])))
+    assert np.isnan([*scores(nothing, "focus"), *scores(nothing, "mass")]).all()
+
+
+def test_layers_and_heads_keep_their_numbers():
+    trace = ready("fixed", causal=False)
+    part = type(trace)(trace.data.isel(head=[1, 3], layer=[0, 2]))
+    found = retrieval_heads(part).group()
+    assert (found.coordinate("copy", "layer"), found.coordinate("copy", "head")) == ([0, 2], [1, 3])
+
+
 def test_one_score_alone():
     found = retrieval_heads(looking([4, 5, 0, 0]), score="focus")
     assert list(found.group().samples.data_vars) == ["focus"]
@@ -175,6 +206,22 @@ def test_share_above_by_half_of_the_layers():
     assert float(share_above(group, "deep").mean) == 0.75
     assert float(share_above(group, "deep", above=0.5).mean) == 0.5
     assert float(share_above(group, "deep").low) == float(share_above(group, "deep").high) == 0.75
+
+
+def test_tables_hold_the_share_of_retrieval_heads_by_half_and_the_trend():
+    """Two heads of one layer: head 0 copies two thirds of the evidence, head 1 nothing; the shallow half is empty."""
+    result = retrieval_heads(looking([4, 5, 0, 0], [0, 0, 0, 0]))
+    rows = result.to_frame()
+    heads = rows[rows.variable == "copy_heads"]
+    told = list(zip(heads["half"], heads["above"], heads["mean"], strict=True))
+    assert told[1] == ("deep", 0.1, 0.5)
+    assert told[3] == ("deep", 0.5, 0.5)
+    assert [one[:2] for one in told] == [("shallow", 0.1), ("deep", 0.1), ("shallow", 0.5), ("deep", 0.5)]
+    assert np.isnan([told[0][2], told[2][2]]).all()
+    assert (rows.variable == "copy_depth").sum() == 1
+    assert list(rows.columns[-5:]) == ["mean", "std", "low", "high", "n"]
+    alone = retrieval_heads(looking([4, 5, 0, 0]), score="focus").to_frame()
+    assert set(alone.variable) == {"focus", "focus_heads", "focus_depth"}
 
 
 def test_share_above_of_scores_that_are_not_defined_is_not_zero():

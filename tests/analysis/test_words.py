@@ -59,6 +59,16 @@ def test_contractions():
     check([("it", "f"), ("'s", "f"), ("they", "f"), ("’re", "f")])
 
 
+@pytest.mark.parametrize("space", [" ", "Ġ", "▁"])
+@pytest.mark.parametrize("mark", ["'", "’"])
+def test_contractions_of_spaced_pieces_are_the_word_before_the_apostrophe(space, mark):
+    """Do, can, it, they and will are function words; a dog, an owner and "tis" are not, whatever follows."""
+    for word, clitic in (("don", "t"), ("can", "t"), ("it", "s"), ("They", "re"), ("won", "t"), ("isn", "t")):
+        check([(space + "so", "f"), (space + word, "f"), (mark + clitic, "f"), (space + "run", "c")])
+    check([(space + "the", "f"), (space + "dog", "c"), (mark + "s", "c"), (space + "own", "c"), ("er", "c")])
+    check([(space + "it", "f"), (mark, "f"), ("ll", "f"), (space + "rain", "c")])
+
+
 @pytest.mark.parametrize("marker", ["[1]", "[10]", "(2)", "[3]:", " [4]", "Ġ[5]"])
 def test_list_markers_of_one_token(marker):
     assert classes([marker]) == ["punctuation"]

@@ -42,6 +42,12 @@ def test_retrieval_maps_share_a_scale_and_have_a_profile(result: Callable[..., R
     assert "score: mass" in figure.texts[0].get_text()
 
 
+def test_four_models_fill_a_square(result: Callable[..., Result]) -> None:
+    found = result("retrieval_heads", dict.fromkeys("abcd", "mdm"))
+    places = [axes.get_subplotspec() for axes in _panels(plot_retrieval(found))]
+    assert [(one.rowspan.start, one.colspan.start) for one in places] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
 def test_retrieval_of_an_unknown_score_is_refused(result: Callable[..., Result]) -> None:
     with pytest.raises(FloatlensError, match="no variable"):
         plot_retrieval(result("retrieval_heads"), "depth")  # type: ignore[arg-type]

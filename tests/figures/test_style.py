@@ -60,7 +60,7 @@ def test_pieces_are_printable(text: str, shown: str) -> None:
 def test_small_print_names_rule_queries_and_n(result: Any) -> None:
     found: Result = result("absorption", n=5)
     assert "anchors: top1" in note(found)
-    assert "n = 5 per model" in note(found)
+    assert "n = 5 questions per model" in note(found)
     assert "95 %" in note(found)
     assert "no interval" in note(result("absorption", n=1))
     assert "zscore(ε=3)" in note(result("drift"))

@@ -132,7 +132,7 @@ def test_definitions_say_rule_queries_normalisation_and_n(results: dict[str, Res
     used = dict(found["used"])
     assert used["anchor rule"].startswith("zscore(ε=3): tokens that receive more than the mean + 3 standard deviations")
     assert used["queries"] == "all"
-    assert used["n, moving-mdm"] == "4 traces"
+    assert used["n, moving-mdm"] == "4 questions"
     assert "normalisation" in used
     terms = dict(found["terms"])
     assert terms["slope"].startswith("positions per step of the track")

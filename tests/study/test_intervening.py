@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
+from floatlens.analysis import Group, Result
 from floatlens.errors import FloatlensError
 from floatlens.qa.edited import parse_edit
-from floatlens.study.intervening import edit_conditions, effects, heads_for, measured
+from floatlens.study.intervening import copy_scores, edit_conditions, effects, heads_for, measured
 from floatlens.study.interventions import specs_of
 from floatlens.verdicts import edit_claims
 
@@ -52,12 +54,22 @@ def test_every_edit_comes_with_its_control() -> None:
 
 def test_heads_are_chosen_by_score_and_model() -> None:
     (spec,) = parse_edit("ablate_heads:top=2:mode=mean")
-    scores = {"m": np.array([[0.1, np.nan], [0.9, 0.3]])}
+    values = np.array([[0.1, np.nan], [0.9, 0.3]])
+    labels = {"layer": [0, 7], "head": [2, 5]}  # as a selection of layers and heads leaves them
+    scores = {"m": xr.DataArray(values, dims=("layer", "head"), coords=labels)}
     chosen = heads_for(spec, "m", scores)
-    assert dict(chosen.settings) == {"heads": ((1, 0), (1, 1)), "mode": "mean"}
+    assert dict(chosen.settings) == {"heads": ((7, 2), (7, 5)), "mode": "mean"}
     with pytest.raises(FloatlensError, match="which heads of other retrieve is not known"):
         heads_for(spec, "other", scores)
     assert heads_for(SPECS[0], "other", {}) == SPECS[0]
+
+
+def test_copy_scores_carry_the_numbers_of_layers_and_heads() -> None:
+    held = xr.Dataset(
+        {"copy": (("sample", "layer", "head"), np.full((1, 2, 1), 0.5))}, coords={"layer": [3, 9], "head": [4]}
+    )
+    (found,) = copy_scores(Result("retrieval_heads", {}, (Group({"model": "m"}, {}, held),))).values()
+    assert (found["layer"].values.tolist(), found["head"].values.tolist()) == ([3, 9], [4])
 
 
 def test_effects_are_differences_on_the_same_questions() -> None:

@@ -186,8 +186,8 @@ def test_provenance_says_what_the_tables_rest_on(everything: SimpleNamespace) ->
     assert list(found) == list(ANALYSES)
     assert found["drift"]["settings"] == {"rule": "zscore(ε=3)", "group": "all"}
     assert found["absorption"]["settings"]["rule"] == "top1"
-    assert found["drift"]["samples"] == {"fixed-arm": 2, "moving-mdm": 3}
-    assert found["flow"]["samples"] == {
+    assert found["drift"]["questions"] == {"fixed-arm": 2, "moving-mdm": 3}
+    assert found["flow"]["questions"] == {
         "fixed-arm, documents 3, gold 2": 2,
         "moving-mdm, documents 3, gold 2": 3,
     }

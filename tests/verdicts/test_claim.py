@@ -125,10 +125,10 @@ def test_a_claim_has_the_numbers_of_its_deciding_part() -> None:
     [
         (part(2, 3), "x no longer above 1"),
         (part(-1, 0), "x above 1 with its whole interval"),
-        (part(0, 2), "more samples, until the interval of x lies above or below 1"),
+        (part(0, 2), "more questions, until the interval of x lies above or below 1"),
         (part(0, 0.5, above=False), "x no longer below 1"),
         (part(2, 3, above=False), "x below 1 with its whole interval"),
-        (part(0, 2, above=False), "more samples, until the interval of x lies below or above 1"),
+        (part(0, 2, above=False), "more questions, until the interval of x lies below or above 1"),
         (part(np.nan, np.nan), "another run: x could not be measured"),
     ],
 )
@@ -137,7 +137,7 @@ def test_what_would_change_a_verdict(one: Part, changes: str) -> None:
 
 
 def test_what_would_change_it_is_about_the_part_that_decides() -> None:
-    assert whole(YES, OPEN).changes.startswith("more samples, until the interval of open")
+    assert whole(YES, OPEN).changes.startswith("more questions, until the interval of open")
     assert whole(YES, OPEN, NO).changes == "no above 1 with its whole interval"
 
 
@@ -217,6 +217,32 @@ def test_too_few_samples_decide_nothing() -> None:
     few, enough = (claims(samples("moving", causal=False, n=n)) for n in (7, 8))
     assert {one.verdict for one in few} == {"undecided"}
     assert next(one for one in enough if one.id == "mdm-moves").verdict == "supported"
+
+
+def test_traces_of_one_question_are_one_sample_of_it() -> None:
+    """Eight traces of seven questions are seven samples: the guard counts questions, and says so."""
+    traces = [ready("moving", causal=False, sample=i, question=f"question {i % 7}") for i in range(8)]
+    found = claims(traces)
+    assert {one.verdict for one in found} == {"undecided"}
+    (moves,) = [one for one in found if one.id == "mdm-moves"]
+    assert {int(part.found.n) for part in moves.parts} == {7}
+    assert moves.changes == f"more questions: {moves.parts[0].name} has 7, and below 8 nothing is decided"
+
+
+def test_a_comparison_of_kinds_draws_whole_questions_of_all_models_of_a_kind() -> None:
+    """Two models of each kind on four questions: n is 4, not 8; each side is the mean over questions of both models."""
+    traces = [
+        ready(pattern, causal=causal, sample=i + 4 * model, question=f"question {i}", ref=f"{causal} {model}")
+        for pattern, causal in (("fixed", True), ("moving", False))
+        for model in range(2)
+        for i in range(4)
+    ]
+    result = analyse(traces, ["absorption"])
+    (part,) = next(one for one in claims(result) if one.id == "mdm-absorbs-less (absorbed)").parts
+    assert int(part.found.n) == 4
+    both = {kind: [g for g in result["absorption"] if g.facts["kind"] == kind] for kind in ("arm", "mdm")}
+    means = {kind: np.mean([g.values("absorbed")[:, 1].mean() for g in of]) for kind, of in both.items()}
+    assert float(part.found.mean) == pytest.approx(means["arm"] - means["mdm"])
 
 
 def test_one_trace_has_no_interval_and_so_no_verdict() -> None:

@@ -23,14 +23,17 @@ Floats = NDArray[np.float64]
 def drift(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> xr.Dataset:
     """How anchors move over steps, for received attention averaged over layers, and `…_by_layer` for each.
 
-    slope         positions per step of the track, the key with the most attention (Theil–Sen)
+    track         the key with the most attention, step by step; of one trace only, since traces differ in steps
+    slope         positions per step of the track (Theil–Sen)
     jaccard       overlap of the anchor sets of consecutive steps; 1 is fixed
     lifetime      mean number of consecutive steps an anchor survives
+    lifetime_share the same as a share of the steps, for runs of unlike length
+    steps         how many steps were recorded, overall only
     distinct      how many keys are anchors at some step
     entropy       of received attention, 1 is spread evenly
     wasserstein   how far mass is carried per step, as a share of the sequence
     frontier      correlation of the track with the mean position committed at each step
-    depth_jaccard overlap with the anchors of the layer before, by layer only
+    depth_jaccard overlap with the anchors of the layer before, by layer only; NaN where that one was not kept
 
     Example: `fl.drift(trace).slope`
     """
@@ -42,10 +45,13 @@ def drift(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> x
     by_layer = _motion(trace, share, sets)
     overall = _motion(trace, whole, find_anchors(found.rule, columns_of(trace, whole, group)))
     data: dict[str, Any] = {name: ((), values) for name, values in overall.items()}
+    data["steps"] = ((), float(len(sets)))
     data |= {f"{name}_by_layer": (("layer",), values) for name, values in by_layer.items()}
     depth = motion.nanmean(motion.jaccard(sets[:, 1:], sets[:, :-1]))
+    depth[np.diff(layers) != 1] = np.nan
     data["depth_jaccard_by_layer"] = (("layer",), np.concatenate([[np.nan], depth]))
-    return xr.Dataset(data, coords={"layer": layers})
+    data |= {"track": (("step",), motion.track(whole)), "track_by_layer": (("step", "layer"), motion.track(share))}
+    return xr.Dataset(data, coords={"layer": layers, "step": found.share["step"].values})
 
 
 def frontier(trace: Trace) -> Floats:
@@ -65,6 +71,7 @@ def _motion(trace: Trace, share: Floats, sets: NDArray[np.bool_]) -> dict[str, F
         "slope": motion.slope(track, steps),
         "jaccard": motion.nanmean(motion.jaccard(sets[1:], sets[:-1])) if len(sets) > 1 else _undefined(track),
         "lifetime": motion.lifetime(sets),
+        "lifetime_share": motion.lifetime(sets) / len(sets),
         "distinct": motion.distinct(sets),
         "entropy": motion.nanmean(motion.entropy(share, np.broadcast_to(wide, share.shape))),
         "wasserstein": motion.nanmean(motion.wasserstein(share)) if len(sets) > 1 else _undefined(track),

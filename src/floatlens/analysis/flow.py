@@ -54,9 +54,10 @@ def flow(trace: Trace) -> xr.Dataset:
     Example: `fl.flow(traces).group("scale:llada", gold=5).estimate("gold_lift")`
     """
     regions = list(trace.regions)
-    steps = np.asarray(trace.data["flow"].values, dtype=np.float64)  # (step, layer, from, to)
     if "answer" not in regions:
         raise FloatlensError("this trace has no answer region; trace a question or a prompt")
+    _need_all(trace, "region flow", "layer", trace.data["flow"].sizes["layer"])
+    steps = np.asarray(trace.data["flow"].values, dtype=np.float64)  # (step, layer, from, to)
     last = steps[-1]
     through = rollout(last)[-1]
     even = rollout(np.broadcast_to(_uniform(trace), last.shape))[-1]
@@ -80,6 +81,16 @@ def flow(trace: Trace) -> xr.Dataset:
     return xr.Dataset(data, coords=coords)
 
 
+def _need_all(trace: Trace, held: str, what: str, kept: int) -> None:
+    """A rollout through some of the layers, or of some of the heads, is not that of the model."""
+    have = trace.model[f"{what}s"]
+    if kept != have:
+        raise FloatlensError(
+            f"this trace of {trace.model['ref']} holds {held} of {kept} of {have} {what}s; "
+            f"a rollout needs all of them, so trace again with all {what}s"
+        )
+
+
 def _uniform(trace: Trace) -> Floats:
     """(from_region, region): what the last pass would give with uniform attention."""
     here, region_of = present(trace)[-1], trace.data["region_of"].values
@@ -94,9 +105,7 @@ def token_rollout(trace: Trace, step: int = -1) -> xr.DataArray:
     trace.require("matrix")
     matrix = trace.data["matrix"]
     for what in ("layer", "head"):
-        kept, have = matrix.sizes[f"matrix_{what}"], trace.model[f"{what}s"]
-        if kept != have:
-            raise FloatlensError(f"the trace holds matrices of {kept} of {have} {what}s; a rollout needs all of them")
+        _need_all(trace, "matrices", what, matrix.sizes[f"matrix_{what}"])
     wide = np.asarray(matrix.isel(matrix_step=step).mean("matrix_head").values, dtype=np.float64)
     here = np.asarray(~np.isnan(wide).all(axis=(0, 2)))
     wide = np.where(here[:, None], np.nan_to_num(wide), np.nan)  # queries that are not there yet pass on what they hold

@@ -1,4 +1,8 @@
-"""Means with bootstrap intervals over samples, seeded. What is not defined in a sample (NaN) does not count."""
+"""Means with bootstrap intervals over samples, seeded. What is not defined in a sample (NaN) does not count.
+
+A sample is a question. Where several traces are of one question, `by_question` makes one sample of them first, so that
+whole questions are drawn and n counts questions.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from scipy import stats
 
 from floatlens.analysis.kernels.motion import nanmean
 
-__all__ = ["CONFIDENCE", "Estimate", "difference", "estimate", "estimate_of", "mean_of_means"]
+__all__ = ["CONFIDENCE", "Estimate", "by_question", "difference", "estimate", "estimate_of", "mean_of_means"]
 
 Floats = NDArray[np.float64]
 
@@ -47,6 +51,22 @@ class Estimate:
         known = self.mean[np.isfinite(self.mean)]
         span = f"means {known.min():.3g} to {known.max():.3g}" if known.size else "nothing defined"
         return f"Estimate(shape {np.shape(self.mean)}, {span}, n={int(np.max(self.n, initial=0))})"
+
+
+def by_question(values: Floats, questions: Sequence[str]) -> Floats:
+    """(trace, …) → (question, …): the mean of what is defined over the traces of each question, in order of appearance.
+
+    Every question counts alike, however many traces it has. Traces that are each of their own question stay so.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if len(values) != len(questions):
+        raise ValueError(f"{len(values)} traces and {len(questions)} questions")
+    places: dict[str, list[int]] = {}
+    for place, question in enumerate(questions):
+        places.setdefault(question, []).append(place)
+    if len(places) == len(values):
+        return values
+    return np.stack([nanmean(values[rows]) for rows in places.values()])
 
 
 def estimate(values: Floats, seed: int = 0) -> Estimate:
@@ -112,9 +132,12 @@ def _bootstrap(data: tuple[Floats, ...], statistic: Callable[..., Floats], seed:
 def estimate_of(values: Floats, statistic: Callable[[Floats], float], seed: int = 0) -> Estimate:
     """A number worked out from all samples at once (a rank correlation, a share above a threshold), with its interval.
 
-    `std` is that of the bootstrap: the number's standard error.
+    `std` is that of the bootstrap: the number's standard error. Samples in which nothing is defined are neither drawn
+    nor counted.
     """
+    values = np.asarray(values, dtype=np.float64)
     whole = np.asarray(statistic(values), dtype=np.float64)
+    values = values[~np.isnan(values).all(axis=tuple(range(1, values.ndim)))]
     n = np.asarray(len(values))
     if len(values) < 2:
         return Estimate(whole, np.asarray(np.nan), np.asarray(np.nan), np.asarray(np.nan), n)

@@ -17,7 +17,7 @@ from floatlens.analysis.registry import analysis
 from floatlens.errors import FloatlensError
 from floatlens.traces import Trace
 
-__all__ = ["key_norm_by_head", "qk"]
+__all__ = ["key_norm_by_head", "kv_head_of", "qk"]
 
 
 @analysis("qk", requires=("received", "qk_dot", "qk_cos", "key_norm"))
@@ -37,7 +37,7 @@ def qk(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> xr.D
         )
     found = anchors(trace, rule=rule, group=group)
     chosen = found.is_anchor if "head" in found.is_anchor.dims else found.is_anchor.expand_dims("head", axis=2)
-    dot, cos = (_wide(trace.data[name]) for name in ("qk_dot", "qk_cos"))
+    dot, cos = (np.asarray(trace.data[name].values, dtype=np.float64) for name in ("qk_dot", "qk_cos"))
     norm = key_norm_by_head(trace)
     here = np.broadcast_to(present(trace)[:, None, None], dot.shape) & ~np.isnan(dot)
     picked = np.broadcast_to(chosen.values, dot.shape) & here
@@ -48,18 +48,15 @@ def qk(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> xr.D
         gap, effect = advantage(np.nan_to_num(values), picked, others)
         measured |= {f"{name}_effect": effect} if name == "dot" else {name: gap, f"{name}_effect": effect}
     data = {name: (("layer", "head"), nanmean(values)) for name, values in measured.items()}
-    heads = np.arange(dot.shape[2])
-    return xr.Dataset(data, coords={"layer": found.share["layer"].values, "head": heads})
+    return xr.Dataset(data, coords={"layer": found.share["layer"].values, "head": trace.data["head"].values})
 
 
 def key_norm_by_head(trace: Trace) -> NDArray[np.float64]:
-    """(step, layer, head, key): |k| of the key head that each query head reads."""
-    norm = _wide(trace.data["key_norm"], "kv_head")
-    heads = trace.data["qk_dot"].sizes.get("head", 1)
-    return np.repeat(norm, heads // norm.shape[2], axis=2)
+    """(step, layer, head, key): |k| of the key head that each query head of the trace reads, by its number."""
+    norm = np.asarray(trace.data["key_norm"].values, dtype=np.float64)
+    return norm[:, :, kv_head_of(trace, trace.data["head"].values)]
 
 
-def _wide(array: xr.DataArray, head: str = "head") -> NDArray[np.float64]:
-    """As float64 with a head dimension, of one head for traces that were averaged over them."""
-    made = array if head in array.dims else array.expand_dims(head, axis=2)
-    return np.asarray(made.values, dtype=np.float64)
+def kv_head_of(trace: Trace, head: NDArray[np.integer] | int) -> NDArray[np.integer] | int:
+    """The key head that a query head reads, both by their numbers in the model; key heads are kept all."""
+    return head // (trace.model["heads"] // trace.model["kv_heads"])

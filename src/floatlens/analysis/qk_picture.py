@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import anchors
+from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.qk import kv_head_of
 from floatlens.errors import FloatlensError
 from floatlens.traces import Trace
 
@@ -31,6 +33,12 @@ class QKPicture:
     step: int
     rule: str
 
+    @property
+    def ranked(self) -> tuple[int, ...]:
+        """The anchors by their mean q·k over the queries that see them, largest first."""
+        keys = np.flatnonzero(self.anchors)
+        return tuple(keys[np.argsort(-nanmean(self.dot[:, keys]), kind="stable")].tolist())
+
 
 def qk_picture(trace: Trace, layer: int, head: int, step: int | None = None, *, rule: str = "zscore") -> QKPicture:
     """The picture of one layer, head and step (the last that was kept, unless given), by their numbers in the model.
@@ -46,10 +54,13 @@ def qk_picture(trace: Trace, layer: int, head: int, step: int | None = None, *, 
         if number not in have:
             raise FloatlensError(f"no q·k heatmap of {dim[10:]} {number}; the trace kept {dim[10:]} {have}")
     dot = np.asarray(kept.sel(wanted).values, dtype=np.float64)
-    group = trace.model["heads"] // trace.model["kv_heads"]
+    for dim, number in {"step": step, "layer": layer, "head": head}.items():
+        have = trace.data["query_norm"][dim].values.tolist() if dim in trace.data["query_norm"].dims else []
+        if number not in have:
+            raise FloatlensError(f"no norms of {dim} {number}, so no angle; the trace kept {dim} {have or 'means'}")
     here = trace.data.sel(step=step, layer=layer)
-    query = np.asarray(here["query_norm"].isel(head=head).values, dtype=np.float64)
-    key = np.asarray(here["key_norm"].isel(kv_head=head // group).values, dtype=np.float64)
+    query = np.asarray(here["query_norm"].sel(head=head).values, dtype=np.float64)
+    key = np.asarray(here["key_norm"].isel(kv_head=kv_head_of(trace, head)).values, dtype=np.float64)
     norm = query[:, None] * key
     if trace.data.attrs["causal"]:
         hidden = np.triu(np.ones(dot.shape, dtype=bool), k=1)

@@ -8,6 +8,7 @@ What comes out takes one trace or many and gives a `Result`. Several analyses ca
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,13 +19,13 @@ import numpy as np
 import xarray as xr
 
 from floatlens import __version__
-from floatlens.analysis.result import Group, Result
+from floatlens.analysis.result import Group, Result, Summary, no_summary
 from floatlens.analysis.rules import as_rule
 from floatlens.analysis.sources import Traces, each_trace
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.traces import Trace
 
-__all__ = ["ANALYSES", "Analysis", "analyse", "analysis"]
+__all__ = ["ANALYSES", "Analysis", "analyse", "analysis", "question_of"]
 
 P = ParamSpec("P")
 
@@ -35,6 +36,18 @@ def _model_of(trace: Trace) -> dict[str, Any]:
     return {"model": trace.model["ref"]}
 
 
+def question_of(trace: Trace) -> str | None:
+    """What a trace is about, the same for all traces of one question: its text, or the tokens of a bare prompt.
+
+    None where neither is known; such a trace stands for itself.
+    """
+    asked = trace.data.attrs["prompt"].get("question")
+    length = trace.data.attrs["decoding"].get("prompt_length")
+    if asked is not None or length is None:
+        return None if asked is None else str(asked)
+    return "prompt " + hashlib.sha1(trace.data["final"].values[:length].tobytes()).hexdigest()
+
+
 @dataclass(eq=False)
 class Analysis(Generic[P]):
     """A registered analysis; call it with a trace, or many, and its settings."""
@@ -43,6 +56,7 @@ class Analysis(Generic[P]):
     requires: tuple[str, ...]
     measure: Callable[Concatenate[Trace, P], xr.Dataset]
     groups: Callable[[Trace], dict[str, Any]]
+    summarise: Callable[[Group], Iterable[Summary]]
 
     def __call__(self, traces: Traces, *args: P.args, **kwargs: P.kwargs) -> Result:
         return analyse(traces, {self.name: dict(self.settings(*args, **kwargs))})[self.name]
@@ -56,12 +70,19 @@ class Analysis(Generic[P]):
 
 
 def analysis(
-    name: str, *, requires: Iterable[str], groups: Callable[[Trace], dict[str, Any]] = _model_of
+    name: str,
+    *,
+    requires: Iterable[str],
+    groups: Callable[[Trace], dict[str, Any]] = _model_of,
+    summarise: Callable[[Group], Iterable[Summary]] = no_summary,
 ) -> Callable[[Callable[Concatenate[Trace, P], xr.Dataset]], Analysis[P]]:
-    """Register a measurement of one trace; `groups` says which traces are samples of one thing, by default a model."""
+    """Register a measurement of one trace; `groups` says which traces are samples of one thing, by default a model.
+
+    `summarise` gives numbers of a whole group, for the tables.
+    """
 
     def register(measure: Callable[Concatenate[Trace, P], xr.Dataset]) -> Analysis[P]:
-        made = Analysis(name, tuple(requires), measure, groups)
+        made = Analysis(name, tuple(requires), measure, groups, summarise)
         update_wrapper(made, measure, updated=())
         ANALYSES[name] = made
         return made
@@ -71,15 +92,24 @@ def analysis(
 
 @dataclass
 class _Pile:
-    """The samples of one group so far: a few numbers each, not the traces they came from."""
+    """The samples of one group so far: a few numbers each, not the traces they came from.
+
+    What goes by steps is kept of a single trace only: traces differ in steps, and it would be too much of many.
+    """
 
     like: xr.Dataset
     facts: dict[str, Any]
     values: dict[str, list[Any]] = field(default_factory=dict)
+    questions: list[str] = field(default_factory=list)
 
-    def add(self, sample: xr.Dataset, keys: Mapping[str, Any]) -> None:
+    def add(self, sample: xr.Dataset, keys: Mapping[str, Any], question: str | None) -> None:
         """Keep the numbers of a sample, which must have the layers and heads of those before it."""
+        alone = f"trace {len(self.questions)} of {', '.join(map(str, keys.values()))}"
+        self.questions.append(alone if question is None else question)
         for name, array in sample.data_vars.items():
+            if "step" in array.dims and len(self.questions) > 1:
+                self.values.pop(str(name), None)
+                continue
             like = self.like[name]
             if array.dims != like.dims or any(not array[dim].equals(like[dim]) for dim in array.dims):
                 raise FloatlensError(
@@ -89,9 +119,9 @@ class _Pile:
             self.values.setdefault(str(name), []).append(np.asarray(array.values, dtype=np.float64))
 
     def stack(self) -> xr.Dataset:
-        """All samples, with the dimension `sample` in front."""
+        """All samples, with the dimension `sample` in front and the question that each is about."""
         data = {name: (("sample", *self.like[name].dims), np.stack(values)) for name, values in self.values.items()}
-        return xr.Dataset(data, coords=self.like.coords)
+        return xr.Dataset(data, coords=self.like[list(data)].coords).assign_coords(question=("sample", self.questions))
 
 
 def analyse(
@@ -128,10 +158,13 @@ def analyse(
                 del chosen[name]
                 continue
             facts = {**trace.model, "causal": trace.data.attrs["causal"]}
-            piles[name].setdefault(tuple(keys.items()), _Pile(sample, facts)).add(sample, keys)
+            piles[name].setdefault(tuple(keys.items()), _Pile(sample, facts)).add(sample, keys, question_of(trace))
     if not versions:
         raise FloatlensError("no traces to analyse")
-    return {name: Result(name, whole[name], _grouped(piles[name], seed), versions) for name, one in chosen.items()}
+    return {
+        name: Result(name, whole[name], _grouped(piles[name], seed), versions, one.summarise)
+        for name, one in chosen.items()
+    }
 
 
 def _grouped(piles: Mapping[tuple[tuple[str, Any], ...], _Pile], seed: int) -> tuple[Group, ...]:

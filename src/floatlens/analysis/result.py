@@ -1,27 +1,31 @@
 """`Result`: what an analysis found in one or many traces, by model, sample by sample so that means have intervals.
 
 A group is a model, or a model under one condition (the place of the gold document). Its samples are one labelled
-dataset with the dimension `sample` in front. Nothing is averaged before it is asked for.
+dataset with the dimension `sample` (a trace) in front and the coordinate `question`: what is drawn and counted are
+questions, since traces of one question are not independent. Nothing is averaged before it is asked for.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from floatlens.analysis.intervals import Estimate, estimate
+from floatlens.analysis.intervals import Estimate, by_question, estimate
+from floatlens.analysis.kernels.motion import nanmean
 from floatlens.errors import FloatlensError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Group", "Result"]
+__all__ = ["Group", "Result", "Summary", "no_summary"]
+
+_NUMBERS = ("mean", "std", "low", "high", "n")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +36,27 @@ class Group:
     facts: Mapping[str, Any]
     samples: xr.Dataset
     seed: int = 0
-    _made: dict[str, Estimate] = field(default_factory=dict, repr=False)
+    _made: dict[tuple[str, str | None], Estimate] = field(default_factory=dict, repr=False)
 
     @property
     def model(self) -> str:
         return str(self.keys["model"])
 
     @property
-    def n(self) -> int:
+    def traces(self) -> int:
         return int(self.samples.sizes["sample"])
+
+    @cached_property
+    def questions(self) -> tuple[str, ...]:
+        """The question of every sample; without that coordinate each sample is a question of its own."""
+        if "question" not in self.samples.coords:
+            return tuple(f"trace {place} of {self.label}" for place in range(self.traces))
+        return tuple(map(str, self.samples["question"].values))
+
+    @property
+    def n(self) -> int:
+        """How many questions there are; a question may have several traces."""
+        return len(set(self.questions))
 
     @property
     def label(self) -> str:
@@ -49,14 +65,28 @@ class Group:
         return ", ".join([self.model, *more])
 
     def values(self, variable: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """(sample, …) of one variable."""
+        """(sample, …) of one variable, trace by trace."""
         return np.asarray(self._variable(variable).values, dtype=np.float64)
 
-    def estimate(self, variable: str) -> Estimate:
-        """Mean, spread and interval over the samples, of the variable's shape."""
-        if variable not in self._made:
-            self._made[variable] = estimate(self.values(variable), self.seed)
-        return self._made[variable]
+    def estimate(self, variable: str, over: str | None = None) -> Estimate:
+        """Mean, spread and interval over the questions, of the variable's shape.
+
+        With `over` a dimension, such as the heads, each trace is first averaged over it.
+        """
+        if (variable, over) not in self._made:
+            values = self.values(variable)
+            if over is not None:
+                values = nanmean(values, axis=self._variable(variable).dims.index(over))
+            self._made[variable, over] = self.estimated(values)
+        return self._made[variable, over]
+
+    def by_question(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """(sample, …) → (question, …): one sample for each question, for intervals."""
+        return by_question(values, self.questions)
+
+    def estimated(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> Estimate:
+        """The same of numbers (sample, …) that were worked out from the variables of this group."""
+        return estimate(self.by_question(values), self.seed)
 
     def coordinate(self, variable: str, dim: str) -> list[Any]:
         """The labels of a dimension of a variable."""
@@ -72,6 +102,19 @@ class Group:
         return self.samples[name]
 
 
+class Summary(NamedTuple):
+    """One number of a whole group, worked out of all its samples at once: its name, what sets it apart, and it."""
+
+    variable: str
+    labels: Mapping[str, Any]
+    found: Estimate
+
+
+def no_summary(group: Group) -> Iterable[Summary]:
+    """Most analyses say all there is to say sample by sample."""
+    return ()
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """Findings of one analysis. `result["slope"]` or `result.slope` is an `Estimate`, by model if there are several.
@@ -83,6 +126,7 @@ class Result:
     settings: Mapping[str, Any]
     groups: tuple[Group, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
+    summarise: Callable[[Group], Iterable[Summary]] = field(default=no_summary, repr=False)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -90,7 +134,8 @@ class Result:
 
     @property
     def n(self) -> int:
-        return sum(group.n for group in self.groups)
+        """How many questions there are in all groups; one that several models were asked counts once."""
+        return len({question for group in self.groups for question in group.questions})
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -98,7 +143,8 @@ class Result:
         return {
             "analysis": self.analysis,
             "settings": dict(self.settings),
-            "samples": {group.label: group.n for group in self.groups},
+            "questions": {group.label: group.n for group in self.groups},
+            "traces": {group.label: group.traces for group in self.groups},
             "versions": dict(self.versions),
         }
 
@@ -112,6 +158,21 @@ class Result:
                 f"{self.analysis}: {len(found)} groups fit {wanted or 'no condition'}; there are {have}"
             )
         return found[0]
+
+    def pooled(self, model: str, variable: str) -> Group:
+        """One variable of all groups of a model, whatever else sets them apart, as one group."""
+        groups = [group for group in self.groups if group.model == model]
+        like = groups[0].samples[variable]
+        coords: dict[str, Any] = {str(dim): like[dim].values for dim in like.dims[1:]}
+        coords["question"] = ("sample", [question for group in groups for question in group.questions])
+        values = np.concatenate([group.values(variable) for group in groups])
+        samples = xr.Dataset({variable: (like.dims, values)}, coords=coords)
+        return Group({"model": model}, groups[0].facts, samples, groups[0].seed)
+
+    @cached_property
+    def summary(self) -> tuple[tuple[Group, Summary], ...]:
+        """What the analysis says of each group as a whole."""
+        return tuple((group, one) for group in self.groups for one in self.summarise(group))
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self.groups)
@@ -141,12 +202,14 @@ class Result:
         import pandas as pd
 
         frames = [_rows(group, str(name)) for group in self.groups for name in group.samples.data_vars]
+        frames += [_summary_row(group, one) for group, one in self.summary]
         made = pd.concat(frames, ignore_index=True)
+        made = made[[*(column for column in made if column not in _NUMBERS), *_NUMBERS]]
         made.attrs["provenance"] = json.dumps(self.provenance)
         return made
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per group, variable and coordinate: mean, std, low, high, n."""
+        """One row per group, variable and coordinate (and per number of a whole group): mean, std, low, high, n."""
         return self._frame.copy()
 
 
@@ -160,12 +223,19 @@ def _short(found: Estimate) -> str:
     return f"{one[0]:.3g}" if np.isnan(one[1]) else f"{one[0]:.3g} [{one[1]:.3g}, {one[2]:.3g}]"
 
 
+def _summary_row(group: Group, one: Summary) -> pd.DataFrame:
+    import pandas as pd
+
+    numbers = {key: np.ravel(getattr(one.found, key)) for key in _NUMBERS}
+    return pd.DataFrame({**group.keys, "variable": one.variable, **one.labels, **numbers})
+
+
 def _rows(group: Group, name: str) -> pd.DataFrame:
     import pandas as pd
 
     found = group.estimate(name)
     array = group.samples[name].isel(sample=0, drop=True)
-    columns = {key: np.ravel(getattr(found, key)) for key in ("mean", "std", "low", "high", "n")}
+    columns = {key: np.ravel(getattr(found, key)) for key in _NUMBERS}
     frame = pd.DataFrame(columns)
     if array.dims:
         labels = pd.MultiIndex.from_product([array[dim].values for dim in array.dims], names=list(map(str, array.dims)))

@@ -6,6 +6,7 @@ For each token of the answer (EOS and what follows from it do not count), in the
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Literal, get_args
 
 import numpy as np
@@ -16,29 +17,77 @@ from scipy import stats
 from floatlens.analysis.intervals import Estimate, estimate_of
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.registry import analysis
-from floatlens.analysis.result import Group
+from floatlens.analysis.result import Group, Summary
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.traces import Trace
 
-__all__ = ["SCORES", "Score", "depth_correlation", "retrieval_heads", "share_above"]
+__all__ = ["HALVES", "SCORES", "THRESHOLDS", "Half", "Score", "depth_correlation", "retrieval_heads", "share_above"]
 
 Score = Literal["copy", "copy_code", "focus", "mass", "qr"]
 SCORES: tuple[Score, ...] = get_args(Score)
+Half = Literal["shallow", "deep"]
+HALVES: tuple[Half, ...] = get_args(Half)
+THRESHOLDS = (0.1, 0.5)
+"""Mean scores above which a head is called a retrieval head, and a strong one [Wu]."""
 _RECALL = 0.5
 Floats = NDArray[np.float64]
 
 
-@analysis("retrieval_heads", requires=("answer_argmax", "answer_evidence", "question_flow"))
+def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
+    """Spearman correlation of a head's mean score with its layer, with an interval over questions."""
+
+    def statistic(samples: Floats) -> float:
+        mean = nanmean(samples)  # (layer, head)
+        layers = np.repeat(np.arange(len(mean)), mean.shape[1])
+        flat = mean.ravel()
+        defined = np.isfinite(flat)
+        if not defined.any() or np.ptp(flat[defined]) == 0 or np.ptp(layers[defined]) == 0:
+            return float("nan")
+        return float(stats.spearmanr(flat[defined], layers[defined]).statistic)
+
+    return estimate_of(group.by_question(group.values(score)), statistic, group.seed)
+
+
+def share_above(group: Group, half: Half, score: Score = "copy", above: float = THRESHOLDS[0]) -> Estimate:
+    """The share of heads in the shallow or the deep half of the layers whose mean score is above a threshold.
+
+    NaN where no sample has a score.
+    """
+
+    def statistic(samples: Floats) -> float:
+        mean = nanmean(samples)  # (layer, head)
+        middle = len(mean) // 2
+        part = mean[:middle] if half == "shallow" else mean[middle:]
+        defined = part[~np.isnan(part)]
+        return float((defined > above).mean()) if len(defined) else float("nan")
+
+    return estimate_of(group.by_question(group.values(score)), statistic, group.seed)
+
+
+def _summary(group: Group) -> Iterator[Summary]:
+    """Of the score that the group has (copy, where it has several): retrieval heads by half of the depth, and trend."""
+    score = next(name for name in SCORES if name in group.samples)
+    for above in THRESHOLDS:
+        for half in HALVES:
+            yield Summary(f"{score}_heads", {"half": half, "above": above}, share_above(group, half, score, above))
+    yield Summary(f"{score}_depth", {}, depth_correlation(group, score))
+
+
+@analysis("retrieval_heads", requires=("answer_argmax", "answer_evidence", "question_flow"), summarise=_summary)
 def retrieval_heads(trace: Trace, *, score: Score | Literal["all"] = "all") -> xr.Dataset:
     """Scores by layer and head, NaN for a trace without evidence; from 0 to 1, but for `copy_code`.
 
     copy        distinct evidence tokens that the head copied (its largest weight lies on the token being written) ÷
                 distinct tokens of the evidence
     copy_code   as Wu's code counts: every copied token adds 1 ÷ evidence length, in answers whose unigrams cover more
-                than half of the evidence; other answers do not count
+                than half of the evidence; other answers do not count, nor those not recorded whole
     focus       share of answer tokens whose largest weight lies in the evidence
     mass        mean attention on the evidence
     qr          mean attention of question tokens on the gold document, in the first pass
+
+    Answer tokens whose passes were not recorded (a selection of steps) do not count. Tables also hold, of the first of
+    these scores that was asked for, the share of heads above 0.1 and 0.5 in either half of the layers and the rank
+    correlation with depth: `copy_heads` and `copy_depth`.
 
     Example: `fl.retrieval_heads(traces, score="copy").group("scale:llada").estimate("copy").mean  # layer × head`
     """
@@ -46,7 +95,7 @@ def retrieval_heads(trace: Trace, *, score: Score | Literal["all"] = "all") -> x
         raise FloatlensError(f'score="{score}"{did_you_mean(score, SCORES)}; give {", ".join(SCORES)} or all')
     wanted = SCORES if score == "all" else (score,)
     layers = trace.data["answer_argmax"]["layer"].values
-    heads = np.arange(trace.data["answer_argmax"].sizes["head"])
+    heads = trace.data["answer_argmax"]["head"].values
     data = {name: (("layer", "head"), _KERNELS[name](trace)) for name in wanted}
     return xr.Dataset(data, coords={"layer": layers, "head": heads})
 
@@ -58,9 +107,17 @@ def _answer_tokens(trace: Trace) -> NDArray[np.intp]:
     return np.flatnonzero(place < (ends.min() if len(ends) else np.inf))
 
 
+def _recorded(trace: Trace) -> NDArray[np.bool_]:
+    """(token): whether the pass that decided an answer token was recorded; under a selection of steps not all are."""
+    return np.asarray(trace.data["answer_argmax"].values[_answer_tokens(trace), 0, 0] >= 0)
+
+
 def _hits(trace: Trace) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """(token, layer, head): whether the largest weight lies in the evidence, and there on the token being written."""
-    rows = _answer_tokens(trace)
+    """(token, layer, head): whether the largest weight lies in the evidence, and there on the token being written.
+
+    Of the answer tokens whose passes were recorded.
+    """
+    rows = _answer_tokens(trace)[_recorded(trace)]
     where = trace.data["answer_argmax"].values[rows].astype(np.intp)
     evidence, final = trace.data["evidence"].values, trace.data["final"].values
     inside = evidence[where]
@@ -78,8 +135,11 @@ def _copy(trace: Trace) -> Floats:
     if not len(evidence):
         return _undefined(trace)
     _, hit = _hits(trace)
-    written = trace.data["token_id"].values[_answer_tokens(trace)]
-    copied = [hit[written == token].any(axis=0) for token in evidence if (written == token).any()]
+    written, known = trace.data["token_id"].values[_answer_tokens(trace)], _recorded(trace)
+    evidence = evidence[np.isin(evidence, written[known]) | ~np.isin(evidence, written)]  # others cannot be judged
+    if not len(evidence):
+        return _undefined(trace)
+    copied = [hit[written[known] == token].any(axis=0) for token in evidence if (written[known] == token).any()]
     total = np.sum(copied, axis=0) if copied else np.zeros(_undefined(trace).shape)
     return np.asarray(total / len(evidence), dtype=np.float64)
 
@@ -88,7 +148,7 @@ def _copy_code(trace: Trace) -> Floats:
     evidence = trace.data["final"].values[trace.data["evidence"].values]
     written = trace.data["token_id"].values[_answer_tokens(trace)]
     covered = (Counter(evidence.tolist()) & Counter(written.tolist())).total()  # as ROUGE-1 counts: a word once per use
-    if not len(evidence) or covered / len(evidence) <= _RECALL:
+    if not len(evidence) or covered / len(evidence) <= _RECALL or not _recorded(trace).all():
         return _undefined(trace)
     _, hit = _hits(trace)
     return np.asarray(hit.sum(axis=0) / len(evidence))
@@ -116,37 +176,3 @@ def _qr(trace: Trace) -> Floats:
 
 
 _KERNELS = {"copy": _copy, "copy_code": _copy_code, "focus": _focus, "mass": _mass, "qr": _qr}
-
-
-# -- over depth, from samples ---------------------------------------------------------------------------------------
-
-
-def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
-    """Spearman correlation of a head's mean score with its layer, with an interval over samples."""
-
-    def statistic(samples: Floats) -> float:
-        mean = nanmean(samples)  # (layer, head)
-        layers = np.repeat(np.arange(len(mean)), mean.shape[1])
-        flat = mean.ravel()
-        defined = np.isfinite(flat)
-        if not defined.any() or np.ptp(flat[defined]) == 0:
-            return float("nan")
-        return float(stats.spearmanr(flat[defined], layers[defined]).statistic)
-
-    return estimate_of(group.values(score), statistic, group.seed)
-
-
-def share_above(group: Group, half: Literal["shallow", "deep"], score: Score = "copy", above: float = 0.1) -> Estimate:
-    """The share of heads in the shallow or the deep half of the layers whose mean score is above a threshold.
-
-    NaN where no sample has a score.
-    """
-
-    def statistic(samples: Floats) -> float:
-        mean = nanmean(samples)  # (layer, head)
-        middle = len(mean) // 2
-        part = mean[:middle] if half == "shallow" else mean[middle:]
-        defined = part[~np.isnan(part)]
-        return float((defined > above).mean()) if len(defined) else float("nan")
-
-    return estimate_of(group.values(score), statistic, group.seed)

@@ -6,7 +6,7 @@
     number         digits, also with signs and separators
     content        every other word
 
-A piece of a word takes the class of the whole word.
+A piece of a word takes the class of the whole word; a contraction (don't, it's) that of the word before the apostrophe.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _FUNCTION_WORDS = """
     per via i you he she it we they me him her us them my your his its our their mine yours hers ours theirs myself
     yourself himself herself itself ourselves themselves who whom whose which what there here how why am is are was were
     be been being do does did doing done have has had having will would shall should can could may might must not n't 's
-    's 're 've 'll 'd 'm also only just very too again ever never however therefore thus hence
+    's 're 've 'll 'd 'm also only just very too again ever never however therefore thus hence won't shan't ain't
 """
 _FUNCTION = frozenset(_FUNCTION_WORDS.split())
+_CLITICS = ("", "n't", "'t", "'s", "'re", "'ve", "'ll", "'d", "'m")
 _SPECIAL = re.compile(r"<[^\s<>]+>|\[(?:CLS|SEP|PAD|UNK|MASK)\]|<\|[^|]*\|>")
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*%?")
 _MARKER = re.compile(r"[\[(]\d{1,3}[\])][.:]?")
@@ -83,7 +84,8 @@ def _kind(text: str) -> str:
         return "punctuation"
     if _NUMBER.fullmatch(text):
         return "number"
-    return "function" if text.lower().replace("’", "'") in _FUNCTION else "content"
+    word = text.lower().replace("’", "'")
+    return "function" if any(word.removesuffix(clitic) in _FUNCTION for clitic in _CLITICS) else "content"
 
 
 def _mark_lists(pieces: Sequence[str], classes: list[str], spaced: bool) -> None:

@@ -33,7 +33,7 @@ from floatlens.cli.terminal import clean, console, say
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
+    import xarray as xr
 
 __all__ = ["add_intervene"]
 
@@ -117,7 +117,7 @@ def intervene(
     raise typer.Exit(code)
 
 
-def _scores(runs: Sequence[Path]) -> dict[str, NDArray[Any]]:
+def _scores(runs: Sequence[Path]) -> dict[str, xr.DataArray]:
     if not runs:
         return {}
     from floatlens.analysis import retrieval_heads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,20 +13,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from floatlens.analysis.anchors import anchors as anchors_of
-from floatlens.analysis.anchors import columns_of, present
-from floatlens.analysis.rules import find_anchors
-from floatlens.errors import FloatlensError
+from floatlens.analysis.drift_picture import DriftPicture, drift_picture
 from floatlens.figures.parts import callouts, heatmap, numbered, outside, whole_numbers
 from floatlens.figures.regions import draw_regions, region_handles
 from floatlens.figures.style import canvas, corner, label_of, piece, styled
-from floatlens.traces import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from floatlens.analysis.anchors import Anchors
+    from floatlens.traces import Trace
 
 __all__ = ["plot_drift"]
 
@@ -38,25 +35,15 @@ _NARROWEST = 4.0  # points; hatches are not seen in less
 _STROKES = {"white": 2.0, "black": 0.7}  # points, the first below the second
 
 
-@dataclass(frozen=True)
-class _View:
-    """What is shown: (step, key) values and anchors, and the numbers of the steps."""
-
-    values: NDArray[np.float64]
-    anchors: NDArray[np.bool_]
-    steps: list[int]
-    title: str
-
-
 @styled
 def plot_drift(anchors: Anchors | Trace, layer: int | None = None) -> Figure:
     """Received attention of a layer, or the mean over layers, whose anchors are those of the mean by the same rule.
 
     A trace is shown with the anchors of `zscore`.
     """
-    anchors = anchors_of(anchors) if isinstance(anchors, Trace) else anchors
+    view = drift_picture(anchors, layer)
+    anchors = view.source
     trace = anchors.trace
-    view = _view(anchors, layer)
     steps = len(view.steps)
     height = float(np.clip(0.16 * steps, 1.2, 5.0))
     figure = canvas(_WIDTH, height + 2.6)
@@ -78,25 +65,6 @@ def plot_drift(anchors: Anchors | Trace, layer: int | None = None) -> Figure:
     return figure
 
 
-def _view(anchors: Anchors, layer: int | None) -> _View:
-    here = present(anchors.trace)
-    received, share = (x.mean("head") if "head" in x.dims else x for x in (anchors.received, anchors.share))
-    steps = [int(step) for step in received["step"].values]
-    label = label_of(anchors.trace.model["ref"])
-    if layer is None:
-        mean = share.mean("layer", skipna=False).values
-        columns = columns_of(anchors.trace, mean, anchors.group, anchors.normalise)
-        found, values = find_anchors(anchors.rule, columns), columns.value
-        title = f"{label}: mean over layers"
-    else:
-        layers = [int(one) for one in received["layer"].values]
-        if layer not in layers:
-            raise FloatlensError(f"no layer {layer} in this trace; it holds {', '.join(map(str, layers))}")
-        found, values = anchors.by_layer().sel(layer=layer).values, received.sel(layer=layer).values
-        title = f"{label}: layer {layer}"
-    return _View(np.where(here, values, np.nan), np.asarray(found), steps, title)
-
-
 def _hatch(axes: Axes, found: NDArray[np.bool_], cell: float) -> None:
     """One box per run of steps in which a key is an anchor: black hatches on white ones, so that any colour shows them.
 
@@ -116,7 +84,7 @@ def _hatch(axes: Axes, found: NDArray[np.bool_], cell: float) -> None:
             axes.add_collection(cells, autolim=False)
 
 
-def _committed(axes: Axes, anchors: Anchors, steps: list[int]) -> None:
+def _committed(axes: Axes, anchors: Anchors, steps: Sequence[int]) -> None:
     """A dot on every position at the step whose pass decided its token."""
     data = anchors.trace.data
     rows = {step: row for row, step in enumerate(steps)}
@@ -143,7 +111,7 @@ def _dot(size: float) -> dict[str, Any]:
     }
 
 
-def _name(heat: Axes, strip: Axes, anchors: Anchors, view: _View) -> None:
+def _name(heat: Axes, strip: Axes, anchors: Anchors, view: DriftPicture) -> None:
     """Every token below where there is room; else numbers below, and the strongest anchors by name above."""
     tokens = [piece(text) for text in anchors.trace.tokens]
     keys = view.values.shape[1]
@@ -154,11 +122,10 @@ def _name(heat: Axes, strip: Axes, anchors: Anchors, view: _View) -> None:
     else:
         whole_numbers(strip.xaxis)
         strip.set_xlabel("position in the sequence")
-        strength = np.where(view.anchors, view.values, -np.inf).max(axis=0)
-        chosen = [int(key) for key in np.argsort(-strength, kind="stable")[:_CALLS] if np.isfinite(strength[key])]
-        names = {key: f"{tokens[key]} ({key})" if tokens else str(key) for key in chosen}
+        names = {key: f"{tokens[key]} ({key})" if tokens else str(key) for key in view.ranked[:_CALLS]}
         pad += callouts(heat, names, _POINTS) if names else 0
-    heat.set_title(view.title, pad=pad)
+    what = "mean over layers" if view.layer is None else f"layer {view.layer}"
+    heat.set_title(f"{label_of(anchors.trace.model['ref'])}: {what}", pad=pad)
 
 
 def _handles(anchors: Anchors) -> list[Any]:

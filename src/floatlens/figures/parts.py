@@ -10,8 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from floatlens.analysis.intervals import Estimate, estimate
-from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.intervals import Estimate
 from floatlens.figures.style import GREY, SMALL, Look
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def by_layer(group: Group, variable: str, **at: Any) -> tuple[list[Any], Estimat
 
 def over_heads(group: Group, variable: str) -> tuple[list[Any], Estimate]:
     """The same of a variable by layer and head, averaged over the heads of each sample."""
-    return group.coordinate(variable, "layer"), estimate(nanmean(group.values(variable), axis=-1), group.seed)
+    return group.coordinate(variable, "layer"), group.estimate(variable, over="head")
 
 
 def numbered(axis: Axis, names: Sequence[object], most: int = 12) -> None:

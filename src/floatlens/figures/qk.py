@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from floatlens.analysis.kernels.motion import nanmean
 from floatlens.figures.parts import callouts, depth_lines, heatmap, legend, over_heads, reference, whole_numbers
 from floatlens.figures.style import GOLD, canvas, corner, label_of, looks, note, piece, styled
 
@@ -32,7 +31,7 @@ def plot_qk(picture: QKPicture) -> Figure:
     """Three heatmaps, query × key; anchors are marked above, what a query does not see stays blank."""
     tokens = _tokens(picture)
     fit = len(tokens) <= _FIT_TOKENS
-    names = {} if fit else {key: tokens[key] for key in _strongest(picture)}
+    names = {} if fit else {key: tokens[key] for key in picture.ranked[:_MOST_NAMES]}
     figure = canvas(3 * (_PANEL + 0.8), _PANEL + (1.6 if fit and tokens else 1.0) + 0.5 * bool(names))
     panels = figure.subplots(1, 3, sharey=True)
     for axes, (field, what) in zip(panels, _FIELDS.items(), strict=True):
@@ -64,13 +63,6 @@ def _mark(axes: Axes, picture: QKPicture) -> None:
 
 def _tokens(picture: QKPicture) -> list[str]:
     return [piece(text, 12) for text in picture.tokens]
-
-
-def _strongest(picture: QKPicture) -> list[int]:
-    """The anchors that are named where there is no room for all tokens: those with the largest mean q·k."""
-    keys = np.flatnonzero(picture.anchors)
-    mean = nanmean(picture.dot[:, keys])
-    return [int(key) for key in keys[np.argsort(-mean, kind="stable")][:_MOST_NAMES]]
 
 
 @styled

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from floatlens.analysis.retrieval import THRESHOLDS
 from floatlens.figures.parts import from_zero, grid_shape, heatmap, legend, line, numbered, over_heads, whole_numbers
-from floatlens.figures.style import canvas, corner, looks, note, styled
+from floatlens.figures.style import GREY, SMALL, canvas, corner, looks, note, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +32,7 @@ _WORDS = {
 def plot_retrieval(result: Result, score: Score = "copy") -> Figure:
     """Mean score of every head, and the mean over heads of each layer with its band."""
     style = looks(result)
-    rows, columns = grid_shape(len(result.groups), 3)
+    rows, columns = grid_shape(len(result.groups), 2 if len(result.groups) == 4 else 3)
     figure = canvas(2.3 * columns + 3.4, 0.9 + 2.9 * rows)
     grid = figure.add_gridspec(rows, columns + 1, width_ratios=[*[2.1] * columns, 2.6])
     top = max((_peak(group, score) for group in result), default=0.0) or 1.0
@@ -40,6 +41,7 @@ def plot_retrieval(result: Result, score: Score = "copy") -> Figure:
         axes = figure.add_subplot(grid[i // columns, i % columns])
         image = heatmap(axes, group.estimate(score).mean, origin="lower", vmin=0, vmax=top)
         _label(axes, group, score, style[group.model].label)
+        _share(axes, result, group, score)
         maps.append(axes)
     if maps:
         figure.colorbar(image, ax=maps, label=_WORDS[score], pad=0.02, aspect=28)
@@ -54,6 +56,20 @@ def plot_retrieval(result: Result, score: Score = "copy") -> Figure:
     legend(figure, style)
     corner(figure, f"score: {score} · {note(result)}")
     return figure
+
+
+def _share(axes: Axes, result: Result, group: Group, score: str) -> None:
+    """Below the title, how many of the heads are retrieval heads, by half of the depth."""
+    by_half = {
+        one.labels["half"]: float(one.found.mean)
+        for of, one in result.summary
+        if of is group and one.variable == f"{score}_heads" and one.labels["above"] == THRESHOLDS[0]
+    }
+    told = [f"{share:.0%} {half}" for half, share in by_half.items() if np.isfinite(share)]
+    if told:
+        axes.set_title(axes.get_title("left"), pad=6 + 1.6 * SMALL)
+        words = f"above {THRESHOLDS[0]:g}: {', '.join(told)}"
+        axes.text(0, 1.02, words, transform=axes.transAxes, fontsize=SMALL, color=GREY, va="bottom")
 
 
 def _peak(group: Group, score: str) -> float:

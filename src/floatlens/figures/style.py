@@ -181,7 +181,7 @@ def piece(text: str, longest: int = 14) -> str:
 
 
 def note(*results: Result, interval: bool = True) -> str:
-    """What the numbers of a figure rest on: anchor rule, whose attention, how many samples."""
+    """What the numbers of a figure rest on: anchor rule, whose attention, how many questions."""
     words: dict[str, None] = {}
     for result in results:
         if "rule" in result.settings:
@@ -191,9 +191,9 @@ def note(*results: Result, interval: bool = True) -> str:
     counts = sorted({group.n for result in results for group in result})
     count = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}–{counts[-1]}" if counts else "0"
     by_gold = any("gold" in group.keys for result in results for group in result)
-    words[f"n = {count} per model{' and gold place' if by_gold else ''}"] = None
+    words[f"n = {count} questions per model{' and gold place' if by_gold else ''}"] = None
     if interval:
-        words["bands: 95 % interval of the mean" if counts and counts[-1] > 1 else "one sample: no interval"] = None
+        words["bands: 95 % interval of the mean" if counts and counts[-1] > 1 else "one question: no interval"] = None
     return " · ".join(words)
 
 

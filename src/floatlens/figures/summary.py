@@ -7,9 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from floatlens.analysis.intervals import estimate
 from floatlens.analysis.rules import as_rule
 from floatlens.figures.parts import by_layer, depth_lines, legend, over_heads, reference
 from floatlens.figures.style import GREY, Look, canvas, corner, looks, note, styled
@@ -90,9 +87,8 @@ def _lift(axes: Axes, result: Result, style: Mapping[str, Look]) -> None:
 
 
 def _pooled(result: Result, group: Group) -> tuple[list[Any], Estimate]:
-    """Over the samples of every place of gold."""
-    values = np.concatenate([one.values("lift_by_layer") for one in result if one.model == group.model])
-    return group.coordinate("lift_by_layer", "layer"), estimate(values, group.seed)
+    """Over every place of gold."""
+    return by_layer(result.pooled(group.model, "lift_by_layer"), "lift_by_layer")
 
 
 _PANELS: dict[str, Callable[[Axes, Result, Mapping[str, Look]], None]] = {

@@ -5,7 +5,7 @@ data, and never looks at attention.
 """
 
 from floatlens.prompts.builder import build, from_ids, from_text
-from floatlens.prompts.encode import answer_text
+from floatlens.prompts.encode import answer_text, token_pieces
 from floatlens.prompts.template import Template, load_template, template_names
 from floatlens.prompts.types import Document, DocumentLike, Dropped, EvidenceKind, Prompt, as_documents, region_names
 
@@ -24,4 +24,5 @@ __all__ = [
     "load_template",
     "region_names",
     "template_names",
+    "token_pieces",
 ]

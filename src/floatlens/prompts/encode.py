@@ -28,11 +28,13 @@ __all__ = [
     "check_tokenizer",
     "encode",
     "locate",
+    "token_pieces",
     "uses_chat",
     "warn_of_control_tokens",
     "wrap_chat",
 ]
 
+_SPACED = ("▁", "Ġ")
 _SENTINEL = "floatlensUserMessage"
 
 
@@ -61,6 +63,19 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase | None) -> PreTrainedToke
 def answer_text(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     """What a model wrote, as text: without special tokens, and without space around it."""
     return str(tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
+
+
+def token_pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
+    """Each token as text. Decoded one by one, so that a piece of a character shows as U+FFFD instead of vanishing.
+
+    A SentencePiece decoder drops the space in front of what it takes for a beginning, which here is every token: where
+    the vocabulary marks one (▁ or Ġ), it is put back, since it tells a word from the rest of one.
+    """
+    made = {}
+    for i in set(ids):
+        text, token = str(tokenizer.decode([i])), str(tokenizer.convert_ids_to_tokens(int(i)))
+        made[i] = f" {text}" if token[:1] in _SPACED and text[:1] != " " else text
+    return [made[i] for i in ids]
 
 
 def uses_chat(tokenizer: PreTrainedTokenizerBase, chat: bool | None) -> bool:

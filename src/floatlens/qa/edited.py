@@ -20,6 +20,7 @@ from torch import Tensor
 from floatlens.analysis.words import STRUCTURAL, classify
 from floatlens.capture.edits import AblateHeads, DropAnchors, FreezeLayers, Intervention, PinAnchors, SinkToken
 from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.prompts import token_pieces
 
 if TYPE_CHECKING:
     from floatlens.models import LanguageModel
@@ -86,8 +87,7 @@ def _freeze(model: LanguageModel, given: dict[str, Any]) -> Intervention:
     special = set(tokenizer.all_special_ids)
 
     def structural(ids: Sequence[int]) -> list[bool]:
-        pieces = [str(tokenizer.decode([i])) for i in ids]
-        return [kind in STRUCTURAL for kind in classify(pieces, ids, special)]
+        return [kind in STRUCTURAL for kind in classify(token_pieces(tokenizer, ids), ids, special)]
 
     return FreezeLayers(range(int(first), int(last or first) + 1), structural, **given)
 

@@ -31,7 +31,7 @@ def models(results: Mapping[str, Result], answered: Sequence[Answered], style: S
     for result in results.values():
         facts |= {group.model: group.facts for group in result}
         for model in result.models:
-            total = sum(group.n for group in result if group.model == model)
+            total = sum(group.traces for group in result if group.model == model)
             counts[model] = max(counts.get(model, 0), total)
     said = {ref: sum(int((run.own["model"] == ref).sum()) for run in answered) for ref in style}
     wanted = ("kind", "family", "layers", "heads")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatlens.analysis import ANALYSES, Result, as_rule
+from floatlens.analysis import ANALYSES, Group, Result, as_rule
 from floatlens.report.charts import CHARTS
 from floatlens.report.panels import Styles
 from floatlens.report.reading import READING, rule_words
@@ -62,9 +62,15 @@ def definition(result: Result) -> dict[str, Any]:
     if used:
         used.append(("normalisation", "shares of all attention; over the keys they sum to 1"))
     used += [(key.replace("_", " "), str(value)) for key, value in settings.items()]
-    used += [(f"n, {group.label}", f"{group.n} {'trace' if group.n == 1 else 'traces'}") for group in result]
-    used.append(("intervals", "95 %, bootstrap over traces, seeded; none for a single trace"))
+    used += [(f"n, {group.label}", _counted(group)) for group in result]
+    used.append(("intervals", "95 %, bootstrap over questions, seeded; none for a single question"))
     return {"summary": summary, "terms": terms, "used": used}
+
+
+def _counted(group: Group) -> str:
+    """How many questions, and how many traces where these are more."""
+    asked = f"{group.n} {'question' if group.n == 1 else 'questions'}"
+    return asked if group.n == group.traces else f"{asked} in {group.traces} traces"
 
 
 def _words(text: str) -> tuple[str, list[tuple[str, str]]]:

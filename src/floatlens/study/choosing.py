@@ -18,7 +18,7 @@ from floatlens.study.intervening import heads_for
 from floatlens.study.stressing import stress_conditions
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    import xarray as xr
 
     from floatlens.qa import Data, Example
     from floatlens.qa.examples import Need
@@ -94,7 +94,7 @@ def conditions(chosen: Chosen, makers: Makers) -> Conditions:
     return give
 
 
-def ablations(chosen: Chosen, makers: Makers, scores: Mapping[str, NDArray[Any]] | None) -> Conditions:
+def ablations(chosen: Chosen, makers: Makers, scores: Mapping[str, xr.DataArray] | None) -> Conditions:
     """The conditions that wait for traces; with `scores` None they can be counted, but not asked."""
 
     def give(data: Data, subject: Subject) -> Sequence[Condition]:

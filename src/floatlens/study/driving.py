@@ -19,7 +19,7 @@ from floatlens.study.records import AnswerRecord, StudyRecord
 from floatlens.study.tracetask import Traced, place
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    import xarray as xr
 
     from floatlens.study.folder import RunFolder
     from floatlens.study.plan import Plan
@@ -126,7 +126,7 @@ def _ablated(plan: Plan, run: RunFolder[StudyRecord], batch: int) -> Iterator[Ta
             yield from ask_tasks(subject, [part.data], conditions, run, batch)
 
 
-def _copy_scores(run: RunFolder[StudyRecord]) -> dict[str, NDArray[Any]]:
+def _copy_scores(run: RunFolder[StudyRecord]) -> dict[str, xr.DataArray]:
     """How much each head copies, from the traces of this study that are on record."""
     from floatlens.analysis import retrieval_heads
     from floatlens.study.intervening import copy_scores

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from floatlens.analysis.intervals import Estimate, estimate
 from floatlens.errors import FloatlensError
@@ -31,7 +32,7 @@ PLAIN = "plain"
 
 
 def edit_conditions(
-    specs: Sequence[EditSpec], *, seed: int, traced: int, heads: Mapping[str, NDArray[Any]] | None = None
+    specs: Sequence[EditSpec], *, seed: int, traced: int, heads: Mapping[str, xr.DataArray] | None = None
 ) -> Conditions:
     """Plain, every edit, and every control there is; `heads` are copy scores (layer, head) by model, for ablations."""
     from floatlens.qa.edited import EDITS
@@ -58,7 +59,7 @@ def _names(spec: EditSpec) -> list[str]:
     return [spec.label, *controls]
 
 
-def heads_for(spec: EditSpec, model: str, scores: Mapping[str, NDArray[Any]]) -> EditSpec:
+def heads_for(spec: EditSpec, model: str, scores: Mapping[str, xr.DataArray]) -> EditSpec:
     """The edit with `top=N` replaced by the N heads of highest score; any other edit as it is."""
     given = dict(spec.settings)
     if spec.name != "ablate_heads" or "top" not in given:
@@ -68,15 +69,22 @@ def heads_for(spec: EditSpec, model: str, scores: Mapping[str, NDArray[Any]]) ->
             f"{spec.label}: which heads of {model} retrieve is not known; trace some questions with documents first "
             "(floatlens trace) and give that run as --heads-from"
         )
-    values = np.nan_to_num(np.asarray(scores[model], dtype=np.float64), nan=-np.inf)
+    found = scores[model]
+    values = np.nan_to_num(np.asarray(found.values, dtype=np.float64), nan=-np.inf)
     order = np.argsort(-values, axis=None, kind="stable")[: given.pop("top")]
-    heads = tuple((int(i) // values.shape[1], int(i) % values.shape[1]) for i in order)
+    layers, places = np.unravel_index(order, values.shape)
+    labels = (found["layer"].values[layers].tolist(), found["head"].values[places].tolist())
+    heads = tuple(zip(*labels, strict=True))
     return replace(spec, settings=(("heads", heads), *given.items()))
 
 
-def copy_scores(found: Result) -> dict[str, NDArray[Any]]:
-    """Mean copy score of every head by model, from the analysis `retrieval_heads`."""
-    return {group.model: group.estimate("copy").mean for group in found.groups}
+def copy_scores(found: Result) -> dict[str, xr.DataArray]:
+    """Mean copy score (layer, head) of every head by model, labelled by their numbers, from `retrieval_heads`."""
+    made = {}
+    for group in found.groups:
+        labels = {dim: group.coordinate("copy", dim) for dim in ("layer", "head")}
+        made[group.model] = xr.DataArray(group.estimate("copy").mean, dims=("layer", "head"), coords=labels)
+    return made
 
 
 # -- what came of it ----------------------------------------------------------------------------------------------

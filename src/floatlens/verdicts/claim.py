@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["CLAIMS", "FEWEST", "Claim", "Part", "Verdict", "claim", "claims_frame", "judged"]
 
 FEWEST = 8
-"""Samples without which nothing is decided: an interval over fewer says little."""
+"""Questions without which nothing is decided: an interval over fewer says little."""
 
 Verdict = Literal["supported", "not supported", "undecided"]
 
@@ -122,12 +122,12 @@ class Claim:
         if np.isnan(float(one.found.low)):
             return f"another run: {one.name} could not be measured"
         if one.found.n < FEWEST:
-            return f"more samples: {one.name} has {int(one.found.n)}, and below {FEWEST} nothing is decided"
+            return f"more questions: {one.name} has {int(one.found.n)}, and below {FEWEST} nothing is decided"
         side, other = ("above", "below") if one.above else ("below", "above")
         return {
             "supported": f"{one.name} no longer {side} {one.limit:g}",
             "not supported": f"{one.name} {side} {one.limit:g} with its whole interval",
-            "undecided": f"more samples, until the interval of {one.name} lies {side} or {other} {one.limit:g}",
+            "undecided": f"more questions, until the interval of {one.name} lies {side} or {other} {one.limit:g}",
         }[one.verdict]
 
 

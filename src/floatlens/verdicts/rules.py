@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatlens.analysis import Group, Result
-from floatlens.analysis.intervals import difference, estimate
+from floatlens.analysis.intervals import by_question, difference, estimate
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.retrieval import depth_correlation
 from floatlens.verdicts.claim import FEWEST, Claim, Part, claim
@@ -36,8 +36,9 @@ def _same(result: Result, group: Group) -> Group:
     return result.group(**dict(group.keys))
 
 
-def _part(name: str, values: Floats, limit: float, *, above: bool = True) -> Part:
-    return Part(name, estimate(values), limit, above)
+def _part(name: str, group: Group, values: Floats, limit: float, *, above: bool = True) -> Part:
+    """A part from one number per trace of a group."""
+    return Part(name, group.estimated(values), limit, above)
 
 
 def _halves(values: Floats) -> tuple[Floats, Floats]:
@@ -64,7 +65,7 @@ def _anchored(group: Group, absorption: Group, variable: str) -> Floats:
 
 def _strong(group: Group, view: int) -> Part:
     what = ("the first position", "the strongest key")[view]
-    return _part(f"attention on {what} ÷ uniform", nanmean(_strengths(group, view), 1), MARGINS["strength"])
+    return _part(f"attention on {what} ÷ uniform", group, nanmean(_strengths(group, view), 1), MARGINS["strength"])
 
 
 @claim("arm-fixed", needs=("drift", "absorption"))
@@ -74,8 +75,8 @@ def _arm_fixed(results: Mapping[str, Result]) -> Iterator[Claim]:
         overlap, depth = (_anchored(group, absorption, f"{name}_by_layer") for name in ("jaccard", "depth_jaccard"))
         parts = (
             _strong(absorption, 0),
-            _part("overlap of anchors from step to step", overlap, MARGINS["overlap"]),
-            _part("overlap of anchors from layer to layer", depth, MARGINS["depth_overlap"]),
+            _part("overlap of anchors from step to step", group, overlap, MARGINS["overlap"]),
+            _part("overlap of anchors from layer to layer", group, depth, MARGINS["depth_overlap"]),
         )
         yield Claim(
             "arm-fixed",
@@ -93,7 +94,7 @@ def _mdm_moves(results: Mapping[str, Result]) -> Iterator[Claim]:
         overlap = _anchored(group, absorption, "jaccard_by_layer")
         parts = (
             _strong(absorption, 1),
-            _part("overlap of anchors from step to step", overlap, MARGINS["overlap"], above=False),
+            _part("overlap of anchors from step to step", group, overlap, MARGINS["overlap"], above=False),
         )
         yield Claim("mdm-moves", "the anchors of a diffusion model move over steps", group.model, parts, "drift")
 
@@ -105,7 +106,7 @@ def _mdm_right(results: Mapping[str, Result]) -> Iterator[Claim]:
         speed = _anchored(group, absorption, "slope_by_layer")
         parts = (
             _strong(absorption, 1),
-            _part("positions per step", speed, MARGINS["speed"]),
+            _part("positions per step", group, speed, MARGINS["speed"]),
         )
         yield Claim("mdm-right", "the anchors of a diffusion model move to the right", group.model, parts, "drift")
 
@@ -114,16 +115,19 @@ def _mdm_right(results: Mapping[str, Result]) -> Iterator[Claim]:
 def _shallow_spread(results: Mapping[str, Result]) -> Iterator[Claim]:
     for group in _of_kind(results["drift"], "mdm"):
         shallow, deep = _halves(group.values("entropy_by_layer"))
-        part = _part("entropy of received attention, shallow less deep", shallow - deep, MARGINS["entropy"])
+        part = _part("entropy of received attention, shallow less deep", group, shallow - deep, MARGINS["entropy"])
         yield Claim(
             "shallow-spread", "shallow layers spread attention, deep layers focus it", group.model, (part,), "drift"
         )
 
 
 def _pooled(result: Result, kind: str, variable: str) -> Floats:
-    """(sample): floating view, mean over layers, samples of all models of a kind."""
-    found = [nanmean(group.values(variable)[:, 1], axis=1) for group in _of_kind(result, kind)]
-    return np.concatenate(found) if found else np.empty(0)
+    """(question): floating view, mean over layers, over the traces of a question by all models of a kind."""
+    groups = _of_kind(result, kind)
+    if not groups:
+        return np.empty(0)
+    found = np.concatenate([nanmean(group.values(variable)[:, 1], axis=1) for group in groups])
+    return by_question(found, [question for group in groups for question in group.questions])
 
 
 @claim("mdm-absorbs-less", needs=("absorption",))
@@ -147,10 +151,10 @@ def _qk_split(results: Mapping[str, Result]) -> Iterator[Claim]:
             shallow = norm_shallow / (np.abs(norm_shallow) + np.abs(angle_shallow))
             deep = norm_deep / (np.abs(norm_deep) + np.abs(angle_deep))
         parts = (
-            _part("part of the key norm in shallow layers", norm_shallow, 0.0),
-            _part("part of the angle in shallow layers", angle_shallow, 0.0),
-            _part("part of the angle in deep layers", angle_deep, 0.0),
-            _part("share of the norm, shallow less deep", shallow - deep, 0.0),
+            _part("part of the key norm in shallow layers", group, norm_shallow, 0.0),
+            _part("part of the angle in shallow layers", group, angle_shallow, 0.0),
+            _part("part of the angle in deep layers", group, angle_deep, 0.0),
+            _part("share of the norm, shallow less deep", group, shallow - deep, 0.0),
         )
         yield Claim(
             "qk-split",
@@ -167,9 +171,9 @@ def _structure_then_content(results: Mapping[str, Result]) -> Iterator[Claim]:
         structural, _ = _halves(group.values("structural_anchors"))
         lexical_shallow, lexical = _halves(group.values("lexical_anchors"))
         parts = (
-            _part("anchors on structure in shallow layers ÷ share of such tokens", structural, 1.0),
-            _part("anchors on content in deep layers ÷ share of such tokens", lexical, 1.0),
-            _part("enrichment of content, deep less shallow", lexical - lexical_shallow, 0.0),
+            _part("anchors on structure in shallow layers ÷ share of such tokens", group, structural, 1.0),
+            _part("anchors on content in deep layers ÷ share of such tokens", group, lexical, 1.0),
+            _part("enrichment of content, deep less shallow", group, lexical - lexical_shallow, 0.0),
         )
         yield Claim(
             "structure-then-content",
@@ -215,7 +219,8 @@ def _flow_follows_gold(results: Mapping[str, Result]) -> Iterator[Claim]:
             for g in sorted(groups, key=lambda g: (g.keys["documents"], g.keys["gold"]))
         )
         if len({g.keys["gold"] for g in groups}) == 1:  # a model that likes this place would look the same
-            parts += (_part("gold document at another place ÷ the others", np.array([np.nan]), MARGINS["lift"]),)
+            unknown = estimate(np.array([np.nan]))
+            parts += (Part("gold document at another place ÷ the others", unknown, MARGINS["lift"]),)
         if parts:
             yield Claim(
                 "flow-follows-gold",

@@ -1,14 +1,13 @@
-"""Rollout and pooling: stochastic at every point, by hand, and against loops."""
+"""Rollout: stochastic at every point, by hand, and against loops."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from floatlens.analysis.kernels.rollout import pool, rollout
+from floatlens.analysis.kernels.rollout import rollout
 
 
 @st.composite
@@ -50,21 +49,3 @@ def test_what_is_given_stays_as_it_was():
     attention = np.array([[[0.5, 0.5], [np.nan, np.nan]]])
     rollout(attention)
     assert np.array_equal(attention, np.array([[[0.5, 0.5], [np.nan, np.nan]]]), equal_nan=True)
-
-
-@given(st.integers(1, 7), st.integers(1, 4), st.integers(0, 999))
-def test_pooling_equals_a_loop_over_queries_and_keys(size, regions, seed):
-    random = np.random.default_rng(seed)
-    attention = random.dirichlet(np.ones(size), size=(2, size))
-    region_of = random.integers(regions, size=size)
-    found = pool(attention, region_of, regions)
-    for layer in range(2):
-        for a in range(regions):
-            rows = [i for i in range(size) if region_of[i] == a]
-            for b in range(regions):
-                keys = [j for j in range(size) if region_of[j] == b]
-                if not rows:
-                    assert np.isnan(found[layer, a, b])
-                    continue
-                mass = sum(attention[layer, i, j] for i in rows for j in keys)
-                assert found[layer, a, b] == pytest.approx(mass / len(rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["pool", "rollout"]
+__all__ = ["rollout"]
 
 Floats = NDArray[np.float64]
 
@@ -26,12 +26,3 @@ def rollout(attention: Floats) -> Floats:
         held = step @ held
         through[layer] = held
     return through
-
-
-def pool(attention: Floats, region_of: NDArray[np.integer], regions: int) -> Floats:
-    """(…, query, key) → (…, region, region): sums over both, rows normalised; NaN for a region without queries."""
-    member = np.eye(regions)[region_of]  # (position, region)
-    summed = member.T @ attention @ member
-    total = summed.sum(axis=-1, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(total > 0, summed / total, np.nan))
