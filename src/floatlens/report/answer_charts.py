@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from floatlens.figures.stress import SERIES
 from floatlens.figures.style import Look, label_of
 from floatlens.report.answered import Answered
-from floatlens.report.panels import Panel, Styles, points, series
+from floatlens.report.panels import Panel, Styles, common, drawn_as, points, series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,7 @@ def _points(look: Look, x: Iterable[Any], rows: pd.DataFrame, mean: str = "mean"
     """Rows of a table as points with error bars."""
     found = {"mean": rows[mean], "low": rows["low"], "high": rows["high"], "n": rows["n"]}
     parts = {key: [float(value) for value in column] for key, column in found.items()}
-    return {"name": look.label, "colour": look.colour, "arm": look.arm, "x": list(x), **parts, **more}
+    return {**drawn_as(look), "x": list(x), **parts, **more}
 
 
 def score_panels(run: Answered, style: Styles) -> list[Panel]:
@@ -63,13 +63,18 @@ def _stressed(title: str, own: Sequence[Curve], style: Styles) -> Panel:
     places = list({point.x: point.label for curve in own for point in curve.points}.items())
     if test.summary == "area":
         drawn = [series(style[curve.model], curve.x, curve.scores) for curve in own]
-        ticks: list[list[Any]] = [[x, f"{x:g}"] for x, _ in places]
+        ticks: list[list[Any]] = [[x, _tick(test.name, x)] for x, _ in places]
         more = {"kind": "lines", "log": test.name == "masks", "ticks": ticks, **_SHARE}
         return {"title": title, "x": test.axis, "y": "accuracy", "series": drawn, **more}
     at = {x: i for i, (x, _) in enumerate(places)}
     drawn = [series(style[curve.model], [at[x] for x in curve.x], curve.scores, loose=True) for curve in own]
     ticks = [[i, label] for i, (_, label) in enumerate(places)]
     return points(title, test.axis, "accuracy", drawn, ticks=ticks, **_SHARE)
+
+
+def _tick(test: str, x: float) -> str:
+    """A dose as people say it: places count from 1, as documents do."""
+    return f"{x + 1:g}" if test == "position" else f"{x:g}"
 
 
 def effect_panels(run: Answered, metric: str, style: Styles) -> list[Panel]:
@@ -87,17 +92,7 @@ def effect_panels(run: Answered, metric: str, style: Styles) -> list[Panel]:
         ticks = [[i, _dose(dose)] for dose, i in doses.items()]
         title = f"{label_of(str(data))}: {edit}" if several else str(edit)
         made.append(points(title.replace("_", " "), "", y, drawn, ticks=ticks, reference=0.0))
-    return [panel | _common(made) for panel in made]
-
-
-def _common(panels: Sequence[Panel]) -> dict[str, Any]:
-    """One range for all panels, so that edits can be compared."""
-    ends = [
-        value for panel in panels for one in panel["series"] for key in ("low", "high", "mean") for value in one[key]
-    ]
-    known = [value for value in [0.0, *ends] if value == value]
-    pad = 0.06 * (max(known) - min(known) or 1.0)
-    return {"range": [min(known) - pad, max(known) + pad]}
+    return common(made)
 
 
 def _dose(settings: str) -> str:
