@@ -44,12 +44,13 @@ def report(
     One HTML file that works from disk, offline, on a phone and in print. Several models are compared when their runs
     are given together. Runs of floatlens qa, stress and intervene get sections of their own.
     """
-    from floatlens.analysis.sources import trace_files
+    from floatlens.analysis.sources import has_traces, trace_files
     from floatlens.report import report as write
     from floatlens.report.answered import is_answered
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / "report.html"
-    with progress("analysing", sum(len(trace_files(run)) for run in runs if not is_answered(run))) as bar:
+    traced = [run for run in runs if not is_answered(run) or has_traces(run)]
+    with progress("analysing", sum(len(trace_files(run)) for run in traced)) as bar:
         made = write(
             runs,
             where,
