@@ -37,6 +37,11 @@ def right(model: str, condition: str, question: int) -> bool:
     return zlib.crc32(f"{model}/{condition}/{question}".encode()) % 100 < chance
 
 
+def share(model: str, condition: str) -> float:
+    """Accuracy worked out from the rule that made the scores."""
+    return sum(right(model, condition, question) for question in range(QUESTIONS)) / QUESTIONS
+
+
 def make_answers(
     folder: Path, kind: str, *, data: str = "people", said: str = "a grey dog", models: dict[str, str] = KINDS
 ) -> Path:

@@ -1,4 +1,4 @@
-"""What the page says of itself: its runs, its own settings, what it left out, and which of several runs a number is of."""
+"""What the page says of itself: its runs, its own settings, what it left out, which of several runs a number is of."""
 
 from __future__ import annotations
 

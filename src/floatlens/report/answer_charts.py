@@ -38,7 +38,11 @@ def score_panels(run: Answered, style: Styles) -> list[Panel]:
     ticks = [[i, _CONDITIONS[name]] for name, i in places.items()]
     made = []
     for data in dict.fromkeys(found["data"]):
-        own = found[found["data"] == data].assign(x=lambda rows: rows["condition"].map(places)).sort_values("x", kind="stable")
+        own = (
+            found[found["data"] == data]
+            .assign(x=lambda rows: rows["condition"].map(places))
+            .sort_values("x", kind="stable")
+        )
         drawn = [_points(style[str(model)], rows["x"], rows) for model, rows in own.groupby("model", sort=False)]
         made.append(points(label_of(data), "", "accuracy", drawn, ticks=ticks, **_SHARE))
     return made

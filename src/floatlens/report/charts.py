@@ -98,7 +98,9 @@ def _enrichment(group: Group, title: str) -> Panel:
     drawn = []
     for side, colour, marker in (("structural", "#0072B2", "o"), ("lexical", "#D55E00", "s")):
         for suffix, of, arm in (("", "attention", False), ("_anchors", "anchors", True)):
-            drawn.append(series(Look(f"{_SIDES[side]}, {of}", colour, marker, arm), *by_layer(group, f"{side}{suffix}")))
+            drawn.append(
+                series(Look(f"{_SIDES[side]}, {of}", colour, marker, arm), *by_layer(group, f"{side}{suffix}"))
+            )
     panel = {"kind": "lines", "title": title, "x": "layer", "y": "share ÷ share of tokens", "series": drawn}
     return panel | {"reference": 1.0, "zero": True}
 

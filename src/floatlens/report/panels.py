@@ -39,7 +39,9 @@ def drawn_as(look: Look) -> dict[str, Any]:
 
 def common(panels: Sequence[Panel]) -> list[Panel]:
     """The same panels with one range from 0 for all, so that they can be compared."""
-    ends = [value for panel in panels for one in panel["series"] for key in ("low", "high", "mean") for value in one[key]]
+    ends = [
+        value for panel in panels for one in panel["series"] for key in ("low", "high", "mean") for value in one[key]
+    ]
     known = [0.0, *(value for value in ends if value == value)]
     low, high = min(known), max(known)
     pad = 0.06 * (high - low or 1.0)

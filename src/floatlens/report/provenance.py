@@ -17,9 +17,7 @@ from floatlens.traces import open_trace
 __all__ = ["made_by", "run_facts"]
 
 
-def made_by(
-    runs: Sequence[Path], *, examples: int, rule: str | None, by_run: bool, largest: int
-) -> dict[str, Any]:
+def made_by(runs: Sequence[Path], *, examples: int, rule: str | None, by_run: bool, largest: int) -> dict[str, Any]:
     """What the report itself was asked for, and the command that asks for the same."""
     words = ["floatlens", "report", *map(str, runs), "--examples", str(examples), "--max-mb", f"{largest / 1e6:g}"]
     words += [*(["--rule", rule] if rule else []), *(["--by-run"] if by_run else [])]
