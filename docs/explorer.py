@@ -31,7 +31,8 @@ TIMES = {"first": 1600, "step": 900, "last": 2600}
 """Milliseconds that frames stand."""
 LARGEST = 290_000
 """Bytes of a picture of a section in full colour."""
-SECTIONS = ("numbers", "claims", "explore", "drift", "absorption", "flow", "qa", "stress", "intervene")
+ANALYSES = ("drift", "absorption", "qk", "token_classes", "retrieval_heads", "flow", "extremes")
+SECTIONS = ("numbers", "claims", "explore", *ANALYSES, "qa", "stress", "intervene", "manifest")
 
 
 @contextmanager
@@ -83,7 +84,7 @@ def animate(runs: list[Path], out: Path, view: str, width: int, height: int) -> 
 
 
 def pictures(report: Path, out: Path, view: str) -> None:
-    """Sections of a report; the explorer also in the dark and on a phone, and the first sheet of paper."""
+    """Sections of a report; the explorer also in the dark and on a phone."""
     out.mkdir(parents=True, exist_ok=True)
     desk = {"width": 1240, "height": 900}
     with page_of(report, f"#explore:{view}", viewport=desk, reduced_motion="reduce") as page:

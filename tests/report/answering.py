@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from floatlens.study.records import AnswerRecord, write_records
+from floatlens.study.records import AnswerRecord, StudyRecord, write_records
 
 QUESTIONS = 12
 KINDS = {"moving-mdm": "mdm", "fixed-arm": "arm"}
@@ -37,6 +37,11 @@ def right(model: str, condition: str, question: int) -> bool:
     return zlib.crc32(f"{model}/{condition}/{question}".encode()) % 100 < chance
 
 
+def share(model: str, condition: str) -> float:
+    """Accuracy worked out from the rule that made the scores."""
+    return sum(right(model, condition, question) for question in range(QUESTIONS)) / QUESTIONS
+
+
 def make_answers(
     folder: Path, kind: str, *, data: str = "people", said: str = "a grey dog", models: dict[str, str] = KINDS
 ) -> Path:
@@ -61,6 +66,19 @@ def make_answers(
     ]
     write_records(folder / "records.jsonl", records)
     return folder
+
+
+def make_study(folder: Path, *, failed: int = 0) -> Path:
+    """A study: the answers of qa, the first so many failed, and the record of one trace."""
+    run = make_answers(folder, "qa")
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "kind": "study"}))
+    lines = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+    records = [StudyRecord(**line | {"status": "failed" if i < failed else "done"}) for i, line in enumerate(lines)]
+    about = {"item": "trace", "index": 0, "id": "q0", "status": "done", "model": "moving-mdm", "data": "people"}
+    records.append(StudyRecord(**about, condition="trace", what="trace", file="traces/0.zarr.zip"))
+    write_records(run / "records.jsonl", records)
+    return run
 
 
 def _record(kind: str, model: str, data: str, condition: str, question: int, said: str) -> AnswerRecord:

@@ -9,18 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from answering import CONDITIONS, KINDS, QUESTIONS, make_answers, right
+from answering import CONDITIONS, KINDS, QUESTIONS, make_answers, share
 from parts import Parts
 from reported import make_trace
 
 from floatlens.errors import FloatlensError
 from floatlens.report import Made, report
 from floatlens.traces import Trace
-
-
-def share(model: str, condition: str) -> float:
-    """Accuracy worked out from the rule that made the scores."""
-    return sum(right(model, condition, question) for question in range(QUESTIONS)) / QUESTIONS
 
 
 @pytest.fixture(scope="module")

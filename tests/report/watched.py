@@ -47,3 +47,16 @@ class Watched:
 
     def token(self, key: int, pane: int = 0) -> Any:
         return self.page.locator(".pane").nth(pane).locator(f'.token[data-key="{key}"]')
+
+    def point_at(self, figure: str, x: int, panel: int = 0) -> None:
+        """Bring the mouse to the point of a figure's first curve (bar, cell) that stands at x."""
+        chart = self.page.locator(f"#figure-{figure} .chart").nth(panel)
+        chart.evaluate("one => one.scrollIntoView({block: 'center'})")
+        place = """(one, x) => {
+            const {xaxis, yaxis} = one._fullLayout;
+            const trace = one.data.find(t => t.type === 'heatmap' || t.type === 'bar' || t.mode !== 'lines');
+            const y = trace.type === 'heatmap' ? trace.y[x] : trace.type === 'bar' ? trace.y[x] / 2 : trace.y[x];
+            const box = one.getBoundingClientRect();
+            return [box.x + xaxis._offset + xaxis.d2p(trace.x[x]), box.y + yaxis._offset + yaxis.d2p(y)];
+        }"""
+        self.page.mouse.move(*chart.evaluate(place, x))

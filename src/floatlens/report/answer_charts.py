@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from floatlens.figures.stress import SERIES
 from floatlens.figures.style import Look, label_of
 from floatlens.report.answered import Answered
-from floatlens.report.panels import Panel, Styles, points, series
+from floatlens.report.panels import Panel, Styles, common, drawn_as, points, series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,7 @@ def _points(look: Look, x: Iterable[Any], rows: pd.DataFrame, mean: str = "mean"
     """Rows of a table as points with error bars."""
     found = {"mean": rows[mean], "low": rows["low"], "high": rows["high"], "n": rows["n"]}
     parts = {key: [float(value) for value in column] for key, column in found.items()}
-    return {"name": look.label, "colour": look.colour, "arm": look.arm, "x": list(x), **parts, **more}
+    return {**drawn_as(look), "x": list(x), **parts, **more}
 
 
 def score_panels(run: Answered, style: Styles) -> list[Panel]:
@@ -38,7 +38,11 @@ def score_panels(run: Answered, style: Styles) -> list[Panel]:
     ticks = [[i, _CONDITIONS[name]] for name, i in places.items()]
     made = []
     for data in dict.fromkeys(found["data"]):
-        own = found[found["data"] == data].assign(x=lambda rows: rows["condition"].map(places)).sort_values("x")
+        own = (
+            found[found["data"] == data]
+            .assign(x=lambda rows: rows["condition"].map(places))
+            .sort_values("x", kind="stable")
+        )
         drawn = [_points(style[str(model)], rows["x"], rows) for model, rows in own.groupby("model", sort=False)]
         made.append(points(label_of(data), "", "accuracy", drawn, ticks=ticks, **_SHARE))
     return made
@@ -87,17 +91,7 @@ def effect_panels(run: Answered, metric: str, style: Styles) -> list[Panel]:
         ticks = [[i, _dose(dose)] for dose, i in doses.items()]
         title = f"{label_of(str(data))}: {edit}" if several else str(edit)
         made.append(points(title.replace("_", " "), "", y, drawn, ticks=ticks, reference=0.0))
-    return [panel | _common(made) for panel in made]
-
-
-def _common(panels: Sequence[Panel]) -> dict[str, Any]:
-    """One range for all panels, so that edits can be compared."""
-    ends = [
-        value for panel in panels for one in panel["series"] for key in ("low", "high", "mean") for value in one[key]
-    ]
-    known = [value for value in [0.0, *ends] if value == value]
-    pad = 0.06 * (max(known) - min(known) or 1.0)
-    return {"range": [min(known) - pad, max(known) + pad]}
+    return common(made)
 
 
 def _dose(settings: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens.figures.style import label_of
 from floatlens.report.answer_charts import effect_panels, score_panels, stress_panels
-from floatlens.report.answered import Answered
+from floatlens.report.answered import Answered, told_apart
 from floatlens.report.panels import Panel, Styles
 from floatlens.report.reading import ANSWERS, READING
 from floatlens.report.sections import table
@@ -20,14 +20,16 @@ __all__ = ["answer_headline", "answer_sections"]
 Section = dict[str, Any]
 _MOST = 4000
 """Answers that a report lists; of more only the means are in it."""
+_LONGEST = 300
+"""Characters of an answer that are listed."""
+_COUNTED = {"position": " The figure counts places from 1; tables and settings count them from 0."}
 _INTERVALS = ("intervals", "95 %, bootstrap over questions, seeded; differences are paired")
 
 
 def answer_sections(runs: Sequence[Answered], style: Styles) -> list[Section]:
     """A section per run."""
     made = {"qa": _qa, "stress": _stress, "intervene": _intervene}
-    order = list(made)
-    return [made[run.kind](run, style) for run in sorted(runs, key=lambda one: order.index(one.kind))]
+    return [made[run.kind](run, style) | {"run": name} for run, name in zip(runs, told_apart(runs), strict=True)]
 
 
 def _section(
@@ -45,9 +47,9 @@ def _section(
     ]
     return {
         "id": f"{run.kind}{run.suffix}",
-        "run": run.name,
         "title": title,
         "reading": reading,
+        "notes": _notes(run),
         "figures": drawn,
         "tables": [
             {"id": f"{name}{run.suffix}", "title": caption, "open": name == "table1", "table": table(frame)}
@@ -76,8 +78,21 @@ def _every(run: Answered) -> list[tuple[str, str, pd.DataFrame]]:
     columns = ["model", "data", "condition", "id", "prediction", "accuracy", "f1", "exact_match"]
     if len(run.answers) > _MOST:
         return []
-    said = run.answers[columns].assign(prediction=run.answers["prediction"].str.slice(0, 300))
+    said = run.answers[columns].assign(prediction=run.answers["prediction"].str.slice(0, _LONGEST))
     return [(f"{run.kind}-answers", f"Every answer ({len(said)})", said.reset_index(drop=True))]
+
+
+def _notes(run: Answered) -> list[str]:
+    """What the page does not hold of the answers; `records.jsonl` in the run's folder does."""
+    if len(run.answers) > _MOST:
+        return [
+            f"The {len(run.answers)} answers are not listed here, as they are more than {_MOST}: "
+            "they are in the run's records.jsonl. The numbers are those of all of them."
+        ]
+    cut = int((run.answers["prediction"].str.len() > _LONGEST).sum())
+    if not cut:
+        return []
+    return [f"Of {cut} answers only the first {_LONGEST} characters are listed; the run's records.jsonl has the rest."]
 
 
 def _qa(run: Answered, style: Styles) -> Section:
@@ -119,7 +134,7 @@ def _stress(run: Answered, style: Styles) -> Section:
             ("stress-agreement", "Agreement over orders", agreement(run.answers, run.points)),
             *_every(run),
         ],
-        [(one, TESTS[one].about) for one in ["clean", *tests]],
+        [(one, TESTS[one].about + _COUNTED.get(one, "")) for one in ["clean", *tests]],
         used,
     )
 
@@ -156,7 +171,8 @@ def answer_headline(runs: Sequence[Answered]) -> list[dict[str, Any]]:
         "stress": _robust,
         "intervene": _cost,
     }
-    return [row for run in runs for row in makers[run.kind](run)]
+    named = zip(runs, told_apart(runs), strict=True)
+    return [row | {"run": name} for run, name in named for row in makers[run.kind](run)]
 
 
 def _row(run: Answered, title: str, hint: str, rows: pd.DataFrame, mean: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from floatlens.qa.edited import EditSpec
     from floatlens.verdicts import Claim
 
-__all__ = ["Answered", "open_answered", "read_manifest"]
+__all__ = ["Answered", "open_answered", "read_manifest", "told_apart"]
 
 
 def read_manifest(run: Path) -> dict[str, Any] | None:
@@ -96,9 +96,18 @@ class Answered:
         return answer_claims(self.answers, self.points)
 
 
+def told_apart(runs: Sequence[Answered]) -> list[str | None]:
+    """What each run is called where there are several of its kind: its name, or its path where two have one name."""
+    alike = [[other for other in runs if other.kind == run.kind] for run in runs]
+    return [
+        None if len(same) == 1 else str(run.run) if sum(one.name == run.name for one in same) > 1 else run.name
+        for run, same in zip(runs, alike, strict=True)
+    ]
+
+
 def open_answered(runs: Sequence[Path], skipped: dict[str, str]) -> list[Answered]:
-    """Every run of answers among these; one without an answer goes to `skipped`."""
-    return list(_open(runs, skipped))
+    """Every run of answers among these, those of a kind together; one without an answer goes to `skipped`."""
+    return sorted(_open(runs, skipped), key=lambda one: AnswerRecord.runs.index(one.kind))
 
 
 def _open(runs: Sequence[Path], skipped: dict[str, str]) -> Iterator[Answered]:

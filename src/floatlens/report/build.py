@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from floatlens import __version__
 from floatlens.analysis import ANALYSES, Result, analyse, as_rule
 from floatlens.analysis.sources import trace_files
 from floatlens.errors import FloatlensError
 from floatlens.figures.style import Look, looks_of
 from floatlens.report.answer_sections import answer_headline, answer_sections
-from floatlens.report.answered import Answered, open_answered
+from floatlens.report.answered import Answered, open_answered, told_apart
 from floatlens.report.codec import as_json, deflated
 from floatlens.report.detail import Detail, fitting
 from floatlens.report.findings import claim_rows, headline, models
-from floatlens.report.provenance import run_facts
+from floatlens.report.provenance import made_by, run_facts
 from floatlens.report.reading import rule_words
 from floatlens.report.render import report_page
 from floatlens.report.sections import sections
@@ -86,9 +85,10 @@ def report(
     style = looks_of(_kinds(seen, answered))
     data, blobs = _parts(results, answered, style)
     data |= {
-        "skipped": skipped,
+        "skipped": [(name.replace("_", " ") if name in ANALYSES else name, why) for name, why in skipped.items()],
         "runs": run_facts(folders),
-        "settings": {"examples": examples, "rule": rule, "traces": len(seen), "answers": _count(answered)},
+        "made": made_by(folders, examples=examples, rule=rule, by_run=by_run, largest=largest),
+        "settings": {"traces": len(seen), "answers": _count(answered)},
     }
     page = _fitted(data, blobs, lambda room: explorer_data(seen, examples, rule or "zscore", room, style), largest)
     path = Path(out)
@@ -147,10 +147,9 @@ def _parts(
     figures = {figure["id"] for part in parts for figure in part["figures"]}
     found = claims(results)
     rows = claim_rows(found, figures)
-    for run in answered:
-        rows += claim_rows(run.claims, figures, run.suffix)
+    for run, name in zip(answered, told_apart(answered), strict=True):
+        rows += claim_rows(run.claims, figures, run.suffix, name)
     data = {
-        "version": __version__,
         "models": models(results, answered, style),
         "headline": [*headline(results, found), *answer_headline(answered)],
         "claims": rows,
@@ -166,10 +165,10 @@ def _fitted(
     largest: int,
 ) -> bytes:
     """The page with as much in its explorer as its size allows."""
-    bare = len(report_page(data, None, blobs).encode())
+    bare = report_page(data, None, blobs).encode()
     if not data["settings"]["traces"]:
-        return report_page(data, None, blobs).encode()
-    room = largest - bare
+        return bare
+    room = largest - len(bare)
     while True:
         index, views = explorer(room)
         page = report_page(data, index, {**blobs, **views}).encode()
@@ -217,7 +216,8 @@ def _name(one: Shown) -> str:
 def _index(choice: Choice, views: Mapping[str, str], detail: Detail, rule: str) -> dict[str, Any]:
     return {
         "models": [
-            {"ref": one.name, "label": one.look.label, "colour": one.look.colour, "kind": one.model["kind"]}
+            {"ref": one.name, "label": one.look.label, "colour": one.look.colour, "marker": one.look.marker}
+            | {"arm": one.look.arm, "kind": one.model["kind"]}
             for one in choice.subjects
         ],
         "examples": list(choice.examples),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from floatlens.analysis.result import Group, Result
 from floatlens.figures.parts import by_layer, over_heads
 from floatlens.figures.style import Look
-from floatlens.report.panels import Panel, Styles, bars, heat, lines, points, series
+from floatlens.report.panels import Panel, Styles, bars, common, drawn_as, heat, lines, points, series
 
 __all__ = ["CHARTS", "Chart"]
 
@@ -62,20 +62,20 @@ def _absorption(result: Result, style: Styles) -> list[Panel]:
             result.groups,
             style,
             partial(by_layer, variable="absorbed", view=view),
-            zero=True,
         )
         for group in result:
             layers, null = by_layer(group, "uniform", view=view)
             panel["series"].append(series(style[group.model], layers, null, null=True))
         made.append(panel)
-    return made
+    return common(made)
 
 
 def _qk(result: Result, style: Styles) -> list[Panel]:
-    return [
+    made = [
         lines(title, "advantage in q·k", result.groups, style, partial(over_heads, variable=part), reference=0.0)
         for part, title in (("norm_part", "By the norm of the key"), ("angle_part", "By its direction"))
     ]
+    return common(made)
 
 
 def _classes(result: Result, style: Styles) -> list[Panel]:
@@ -96,9 +96,11 @@ def _classes(result: Result, style: Styles) -> list[Panel]:
 
 def _enrichment(group: Group, title: str) -> Panel:
     drawn = []
-    for side, colour in (("structural", "#0072B2"), ("lexical", "#D55E00")):
+    for side, colour, marker in (("structural", "#0072B2", "o"), ("lexical", "#D55E00", "s")):
         for suffix, of, arm in (("", "attention", False), ("_anchors", "anchors", True)):
-            drawn.append(series(Look(f"{_SIDES[side]}, {of}", colour, "o", arm), *by_layer(group, f"{side}{suffix}")))
+            drawn.append(
+                series(Look(f"{_SIDES[side]}, {of}", colour, marker, arm), *by_layer(group, f"{side}{suffix}"))
+            )
     panel = {"kind": "lines", "title": title, "x": "layer", "y": "share ÷ share of tokens", "series": drawn}
     return panel | {"reference": 1.0, "zero": True}
 
@@ -148,9 +150,17 @@ def _lift(result: Result, style: Styles) -> list[Panel]:
         parts = {k: [float(getattr(one, k)) for one in found] for k in ("mean", "low", "high", "n")}
         look = style[model]
         places = [int(group.keys["gold"]) for group in groups]
-        drawn.append({"name": look.label, "colour": look.colour, "arm": look.arm, "x": places, **parts})
+        drawn.append({**drawn_as(look), "x": places, **parts})
     y = "gold ÷ the others, over uniform"
-    return [points("", "place of the gold document", y, drawn, reference=1.0)] if drawn else []
+    return [points("", "place of the gold document", y, drawn, reference=1.0, **_ratios(drawn))] if drawn else []
+
+
+def _ratios(drawn: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A logarithmic axis, as in print, on which twice and half are equally far from 1; none where a ratio is 0."""
+    ends = [value for one in drawn for key in ("mean", "low", "high") for value in one[key] if np.isfinite(value)]
+    if not ends or min(ends) <= 0:
+        return {"zero": True}
+    return {"ratio": True, "range": [min(min(ends) / 1.15, 0.8), max(max(ends) * 1.15, 1.25)]}
 
 
 def _extremes(result: Result, style: Styles) -> list[Panel]:

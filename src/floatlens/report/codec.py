@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FLOOR", "Codes", "as_json", "deflated", "pack", "packed_bits"]
+__all__ = ["FLOOR", "Codes", "as_json", "deflated", "pack", "packed_bits", "planes"]
 
 FLOOR = 1e-6
 """Shares below this are shown as 0."""

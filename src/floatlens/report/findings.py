@@ -12,9 +12,10 @@ from floatlens.verdicts import Claim
 
 __all__ = ["claim_rows", "headline", "models"]
 
+_EVERY = "mean of all layers (claims: of those with an anchor)"
 _SCALARS = (
-    ("drift", "jaccard", "Overlap of anchors from step to step", "1 is fixed, 0 is new at every step"),
-    ("drift", "slope", "Speed of the strongest token", "positions per step; above 0 is to the right"),
+    ("drift", "jaccard", "Overlap of anchors from step to step", f"1 is fixed, 0 is new at every step; {_EVERY}"),
+    ("drift", "slope", "Speed of the strongest token", f"positions per step; above 0 is to the right; {_EVERY}"),
     ("drift", "distinct", "Tokens that are an anchor at some step", "1 where one token holds attention throughout"),
     ("drift", "entropy", "Spread of attention", "1 is spread evenly over all tokens"),
 )
@@ -36,7 +37,7 @@ def models(results: Mapping[str, Result], answered: Sequence[Answered], style: S
     said = {ref: sum(int((run.own["model"] == ref).sum()) for run in answered) for ref in style}
     wanted = ("kind", "family", "layers", "heads")
     return [
-        {"ref": ref, "label": look.label, "colour": look.colour, "arm": look.arm}
+        {"ref": ref, "label": look.label, "colour": look.colour, "marker": look.marker, "arm": look.arm}
         | {"n": counts.get(ref, 0), "answers": said[ref]}
         | {key: facts[ref].get(key) for key in wanted}
         for ref, look in style.items()
@@ -45,11 +46,17 @@ def models(results: Mapping[str, Result], answered: Sequence[Answered], style: S
 
 def headline(results: Mapping[str, Result], found: Sequence[Claim]) -> list[dict[str, Any]]:
     """A row per number, with an estimate for each model that has one: those of the drift, and what claims measured."""
-    rows = []
-    parts = [(claim.subject, part) for claim in found for part in claim.parts if part.name.startswith(_STRENGTH)]
-    for title in dict.fromkeys(part.name for _, part in parts):
-        strength = {subject: part.found for subject, part in parts if part.name == title}
-        rows.append(_row(title[0].upper() + title[1:], "1 is no anchor at all", strength, "absorption"))
+    rows: list[dict[str, Any]] = []
+    parts = {c.subject: part for c in found for part in c.parts if part.name.startswith(_STRENGTH)}
+    strength = _row(
+        "Attention on the anchor ÷ uniform",
+        "where this kind of model has its anchor; 1 is no anchor at all",
+        {subject: part.found for subject, part in parts.items()},
+        "absorption",
+    )
+    for subject, part in parts.items():
+        strength["values"][subject]["of"] = part.name.removeprefix(_STRENGTH).partition(" ÷")[0]
+    rows.append(strength)
     for name, variable, title, hint in _SCALARS:
         if name in results:
             values = {g.model: g.estimate(variable) for g in results[name] if variable in g.samples}
@@ -73,8 +80,13 @@ def _row(title: str, hint: str, values: Mapping[str, Estimate], section: str) ->
     return {"title": title, "hint": hint, "section": section, "values": numbers}
 
 
-def claim_rows(found: Sequence[Claim], figures: Collection[str], suffix: str = "") -> list[dict[str, Any]]:
-    """Every claim with its verdict, the number it hangs on, and the figure to look at (None where it is not shown)."""
+def claim_rows(
+    found: Sequence[Claim], figures: Collection[str], suffix: str = "", run: str | None = None
+) -> list[dict[str, Any]]:
+    """Every claim with its verdict, the number it hangs on, and the figure to look at (None where it is not shown).
+
+    `run` is named where several runs speak of the same claim.
+    """
     rows = []
     for one in found:
         part, figure = one.deciding, f"{one.figure}{suffix}"
@@ -83,6 +95,7 @@ def claim_rows(found: Sequence[Claim], figures: Collection[str], suffix: str = "
                 "id": one.id,
                 "statement": one.statement,
                 "subject": one.subject,
+                "run": run,
                 "verdict": one.verdict,
                 "statistic": part.name if part else "",
                 "mean": float(part.found.mean) if part else None,

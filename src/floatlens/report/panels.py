@@ -15,7 +15,7 @@ from floatlens.analysis.intervals import Estimate
 from floatlens.analysis.result import Group
 from floatlens.figures.style import Look
 
-__all__ = ["Panel", "Styles", "bars", "heat", "lines", "numbers", "points", "series"]
+__all__ = ["Panel", "Styles", "bars", "common", "drawn_as", "heat", "lines", "numbers", "points", "series"]
 
 Panel = dict[str, Any]
 Styles = Mapping[str, Look]
@@ -29,7 +29,23 @@ def numbers(values: Any) -> list[Any]:
 def series(look: Look, x: Sequence[Any], found: Estimate, **more: Any) -> dict[str, Any]:
     """A mean with its interval over x."""
     parts = {key: numbers(np.atleast_1d(getattr(found, key))) for key in ("mean", "low", "high", "n")}
-    return {"name": look.label, "colour": look.colour, "arm": look.arm, "x": list(x), **parts, **more}
+    return {**drawn_as(look), "x": list(x), **parts, **more}
+
+
+def drawn_as(look: Look) -> dict[str, Any]:
+    """How the page draws a model, by name, colour and shape."""
+    return {"name": look.label, "colour": look.colour, "marker": look.marker, "arm": look.arm}
+
+
+def common(panels: Sequence[Panel]) -> list[Panel]:
+    """The same panels with one range from 0 for all, so that they can be compared."""
+    ends = [
+        value for panel in panels for one in panel["series"] for key in ("low", "high", "mean") for value in one[key]
+    ]
+    known = [0.0, *(value for value in ends if value == value)]
+    low, high = min(known), max(known)
+    pad = 0.06 * (high - low or 1.0)
+    return [panel | {"range": [low - pad if low < 0 else 0.0, high + pad]} for panel in panels]
 
 
 def lines(

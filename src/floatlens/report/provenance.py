@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from floatlens import __version__
 from floatlens.analysis.sources import trace_files
 from floatlens.report.answered import read_manifest
 from floatlens.study.answers import has_answers
 from floatlens.study.records import AnswerRecord, Record, StudyRecord, read_records
 from floatlens.traces import open_trace
 
-__all__ = ["run_facts"]
+__all__ = ["made_by", "run_facts"]
+
+
+def made_by(runs: Sequence[Path], *, examples: int, rule: str | None, by_run: bool, largest: int) -> dict[str, Any]:
+    """What the report itself was asked for, and the command that asks for the same."""
+    words = ["floatlens", "report", *map(str, runs), "--examples", str(examples), "--max-mb", f"{largest / 1e6:g}"]
+    words += [*(["--rule", rule] if rule else []), *(["--by-run"] if by_run else [])]
+    return {
+        "floatlens": __version__,
+        "runs": [str(run) for run in runs],
+        "examples": examples,
+        "rule": rule or "that of each analysis",
+        "by_run": by_run,
+        "largest_bytes": largest,
+        "command": shlex.join(words),
+    }
 
 
 def run_facts(runs: Sequence[Path]) -> list[dict[str, Any]]:
     """Per run: its name, how many items are done and failed, and its manifest, or what its first trace says instead."""
     return [_facts(run) for run in runs]
+
+
+def _what(record: AnswerRecord) -> str:
+    """Whether a record is of a trace or of an answer; only a study holds both."""
+    return record.what if isinstance(record, StudyRecord) else "answer"
 
 
 def _facts(run: Path) -> dict[str, Any]:
@@ -27,9 +49,9 @@ def _facts(run: Path) -> dict[str, Any]:
     if manifest is not None and has_answers(run):
         kind = StudyRecord if manifest["kind"] in StudyRecord.runs else AnswerRecord
         records = read_records(run / "records.jsonl", kind)
-        traces = sum(isinstance(record, StudyRecord) and record.what == "trace" for record in records)
-        facts = {"name": run.resolve().name, "path": str(run), "answers": len(records) - traces}
-        facts |= {"traces": traces, "source": "manifest.json", "manifest": manifest}
+        done = Counter(_what(record) for record in records if record.status == "done")
+        facts = {"name": run.resolve().name, "path": str(run), "answers": done["answer"], "traces": done["trace"]}
+        facts |= {"source": "manifest.json", "manifest": manifest}
         return facts | {"outcomes": dict(Counter(record.status for record in records))}
     files = trace_files(run)
     facts = {"name": run.resolve().name, "path": str(run), "traces": len(files)}

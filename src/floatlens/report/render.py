@@ -49,7 +49,7 @@ def report_page(data: Mapping[str, Any], explorer: Mapping[str, Any] | None, blo
     """The whole report, without an explorer where None is given. `blobs` are packed texts, named as the data does."""
     plotly, digest = _plotly()
     shown = ("id", "title", "reading", "figures", "tables")  # no words from data
-    sections = [{key: one[key] for key in shown} for one in data["sections"]]
+    sections = [{key: one[key] for key in shown} | {"notes": one.get("notes", [])} for one in data["sections"]]
     return _render(
         "report.html.j2",
         "report",

@@ -67,7 +67,6 @@ def packed_trace(trace: Trace, detail: Detail, rule: str) -> str:
         "of_steps": len(numbers),
         "layers": [layers[row - 1] for row in rows[1:]],
         "of_layers": len(layers),
-        "rule": rule,
     }
     pick = np.ix_(steps, rows, range(trace.data.sizes["key"]))
     arrays = {"state": _states(trace)[steps].tobytes()}
@@ -103,8 +102,6 @@ def _words(trace: Trace, steps: list[int]) -> dict[str, Any]:
         "region_of": data["region_of"].values.tolist(),
         "evidence": np.flatnonzero(data["evidence"].values).tolist(),
         "gold": gold_of(trace),
-        "answer": trace.answer,
-        "causal": bool(data.attrs["causal"]),
         "other": [[int(s), int(key), int(sequence[s, key])] for s, key in other],
         "committed": [
             [int(place), int(step), float(f"{sure:.4g}")]

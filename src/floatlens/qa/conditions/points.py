@@ -49,8 +49,11 @@ class Point:
 
     @property
     def tick(self) -> str:
-        """The place on an axis of numbers; of noise it is the number of documents, which the ratio is not."""
-        return self.label if self.test == "noise" else f"{self.x:g}"
+        """The place on an axis of numbers, as people say it: of noise the number of documents, which the ratio is not;
+        of the gold document its place counted from 1, as the prompt does."""
+        if self.test == "noise":
+            return self.label
+        return f"{self.x + 1:g}" if self.test == "position" else f"{self.x:g}"
 
     @property
     def name(self) -> str:

@@ -13,10 +13,22 @@ function bytes(text) {
   return made;
 }
 
+// The browser's own decompression; null where it has none, or none of this format (Safari before 16.4, Chrome before 103).
+function decompression() {
+  if (typeof DecompressionStream === "undefined") return null;
+  try {
+    return new DecompressionStream("deflate-raw");
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    return null;
+  }
+}
+
 export async function blob(name) {
   const packed = bytes(document.getElementById(`blob-${name}`).textContent.trim());
-  if (typeof DecompressionStream === "undefined") return inflate(packed);
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  const undo = decompression();
+  if (!undo) return inflate(packed);
+  const stream = new Blob([packed]).stream().pipeThrough(undo);
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 

@@ -1,7 +1,7 @@
 // The explorer: controls, keys, and one or two panes that follow one state.
 
 import { json } from "./codec.js";
-import { byId, calm, options } from "./dom.js";
+import { byId, calm, el, options } from "./dom.js";
 import { Pane } from "./pane.js";
 import { Player } from "./player.js";
 import { State } from "./state.js";
@@ -10,6 +10,12 @@ import { View } from "./view.js";
 
 const GROUPS = { all: "all tokens", masked: "masked tokens", committed: "written tokens", answer: "the answer" };
 const WIDE = 900; // pixels from which two models stand beside each other at first
+
+// In the place of the panes, and on the console for those who can do something about it.
+export function sayFailed(error) {
+  console.error(error);
+  byId("x-panes").replaceChildren(el("p", { class: "failed", role: "alert" }, `The explorer does not work here: ${error.message}`));
+}
 
 export class Explorer {
   constructor() {
@@ -101,14 +107,14 @@ export class Explorer {
     if (kind === "SELECT" || (kind === "INPUT" && event.key !== " ")) return;
     if ((kind === "BUTTON" || kind === "SUMMARY") && (event.key === " " || event.key === "Enter")) return;
     const acts = {
-      " ": () => this.player.toggle(),
       ArrowRight: () => this.move(1),
       ArrowLeft: () => this.move(-1),
-      ".": () => this.move(1),
-      ",": () => this.move(-1),
-      Escape: () => this.state.set({ token: null }),
-      ...(inside && {
-        Home: () => this.move(-Infinity), // elsewhere these scroll the page
+      Escape: () => this.letGo(),
+      ...(inside && { // elsewhere these scroll the page, or are letters that somebody dictates
+        " ": () => this.player.toggle(),
+        ".": () => this.move(1),
+        ",": () => this.move(-1),
+        Home: () => this.move(-Infinity),
         End: () => this.move(Infinity),
         ArrowUp: () => this.layer(1),
         ArrowDown: () => this.layer(-1),
@@ -125,6 +131,11 @@ export class Explorer {
     return box.top < innerHeight * 0.8 && box.bottom > innerHeight * 0.2;
   }
 
+  // Of all panes; one that lacks a layer shows the nearest it has.
+  get layers() {
+    return [...new Set(this.panes.flatMap((pane) => pane.view.layers))].sort((x, y) => x - y);
+  }
+
   last() {
     return Math.max(0, ...this.panes.map((pane) => pane.view.steps.length - 1));
   }
@@ -135,16 +146,25 @@ export class Explorer {
   }
 
   layer(by) {
-    const names = ["mean", ...(this.panes[0]?.view.layers ?? [])];
+    const names = ["mean", ...this.layers];
     const at = names.indexOf(this.state.get("layer")) + by;
     if (at >= 0 && at < names.length) this.state.set({ layer: names[at] });
   }
 
   changed(changed) {
-    if (["example", "a", "b"].some((name) => changed.has(name))) this.ready = this.load();
+    if (["example", "a", "b"].some((name) => changed.has(name))) this.ready = this.load().catch(sayFailed);
     if (this.loading) return; // shown when it is there
+    this.snap();
     if (changed.has("token")) this.select();
     this.show(changed.has("step"));
+  }
+
+  // To a step and a layer that are there: an address, or another model, may ask for others.
+  snap() {
+    const { step, layer } = this.state.values;
+    const { layers } = this;
+    const near = layers.reduce((best, one) => (Math.abs(one - layer) < Math.abs(best - layer) ? one : best), layers[0] ?? "mean");
+    Object.assign(this.state.values, { step: Math.min(step, this.last()), layer: layer === "mean" ? layer : near });
   }
 
   // Panes for the models and the example of the state. Views come in any order; what was asked for last is shown.
@@ -162,12 +182,11 @@ export class Explorer {
     this.panes = wanted.map((model, i) => new Pane(this.data.models[model], views[i], this.data.examples[example], this.state, this.digits, picked));
     byId("x-panes").replaceChildren(...this.panes.map((pane) => pane.box));
     byId("x-panes").dataset.count = String(this.panes.length);
-    this.choices();
     this.loading = false;
-    if (this.state.get("step") > this.last()) {
-      this.state.values.step = this.last();
-      this.state.address();
-    }
+    const asked = this.state.view;
+    this.snap();
+    if (this.state.view !== asked) this.state.address();
+    this.choices();
     this.select();
     this.show(false);
   }
@@ -183,17 +202,22 @@ export class Explorer {
     options(byId("x-a"), named, this.state.get("a"));
     options(byId("x-b"), [[-1, "nothing"], ...named], this.state.get("b"));
     byId("x-b").parentElement.hidden = have.length < 2;
-    const layers = [...new Set(this.panes.flatMap((pane) => pane.view.layers))].sort((x, y) => x - y);
-    options(byId("x-layer"), [["mean", "mean of all"], ...layers.map((layer) => [layer, `layer ${layer}`])], this.state.get("layer"));
+    options(byId("x-layer"), [["mean", "mean of all"], ...this.layers.map((layer) => [layer, `layer ${layer}`])], this.state.get("layer"));
     byId("x-example").value = String(this.state.get("example"));
   }
 
   // A token that was picked in one pane is picked everywhere; again, and it is let go.
   picked(pane, key, changes) {
+    if (pane.selected === key && !Object.keys(changes).length) return this.letGo();
     const mine = this.panes[0] === pane ? key : this.panes[0].view.find(pane.view.address(key));
-    const again = pane.selected === key && !Object.keys(changes).length;
-    this.state.set({ ...changes, token: again ? null : mine });
-    if (mine === null && !again) pane.select(key); // the first model does not have it
+    this.state.set({ ...changes, token: mine });
+    if (mine === null) this.panes.forEach((one) => one.select(one === pane ? key : null)); // the first model does not have it
+  }
+
+  // Also what is selected in one pane alone, of which the state knows nothing.
+  letGo() {
+    this.state.set({ token: null });
+    this.select();
   }
 
   select() {

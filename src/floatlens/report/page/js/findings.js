@@ -1,22 +1,15 @@
 // The top of the report: models, headline numbers, verdicts.
 
 import { el, svg, words } from "./dom.js";
-import { interval, number } from "./format.js";
+import { counted, interval, number } from "./format.js";
+import { dot } from "./marks.js";
 
 const KINDS = { arm: "autoregressive", mdm: "masked diffusion" };
 const SIGNS = { supported: "✓", "not supported": "✕", undecided: "?" };
 
-export function dot(model) {
-  const stroke = model.colour === "#000000" ? "currentColor" : model.colour;
-  const fill = model.arm || model.kind === "arm" ? "none" : stroke;
-  return svg("svg", { viewBox: "0 0 12 12", class: "dot", "aria-hidden": "true" }, svg("circle", { cx: 6, cy: 6, r: 4.2, fill, stroke, "stroke-width": 2 }));
-}
-
 export function intro(root, report) {
-  const { traces, answers } = report.settings;
-  const counts = [[traces, "trace"], [answers, "answer"]].filter(([n]) => n).map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`);
   const names = report.models.flatMap((model, i) => [i ? (i === report.models.length - 1 ? " and " : ", ") : "", words(model.label, { class: "name" })]);
-  root.append(`${counts.join(" and ")} of `, ...names, ".");
+  root.append(`${counted(report.settings).join(" and ")} of `, ...names, ".");
   const tally = {};
   for (const claim of report.claims) tally[claim.verdict] = (tally[claim.verdict] ?? 0) + 1;
   const verdicts = Object.keys(SIGNS).filter((verdict) => tally[verdict]).map((verdict) => `${tally[verdict]} ${verdict}`);
@@ -27,22 +20,27 @@ export function cards(root, report) {
   for (const model of report.models) {
     const facts = [KINDS[model.kind] ?? model.kind];
     if (model.layers && model.heads) facts.push(`${model.layers} layers × ${model.heads} heads`);
-    if (model.n) facts.push(`${model.n} ${model.n === 1 ? "trace" : "traces"}`);
-    if (model.answers) facts.push(`${model.answers} ${model.answers === 1 ? "answer" : "answers"}`);
+    facts.push(...counted({ traces: model.n, answers: model.answers }));
     root.append(el("li", {}, dot(model), el("div", {}, words(model.label, { class: "name" }), el("small", {}, facts.join(" · ")))));
   }
+}
+
+// Which run it is, where several of one kind are shown.
+function ran(run) {
+  return run ? el("span", { class: "ran" }, " in run ", words(run)) : null;
 }
 
 export function headline(root, report) {
   const head = el("tr", {}, el("th", { scope: "col" }, "Measured"));
   for (const model of report.models) head.append(el("th", { scope: "col", class: "number" }, dot(model), " ", words(model.label)));
   const body = report.headline.map((row) => {
-    const title = el("th", { scope: "row" }, el("a", { href: `#${row.section}` }, row.title), el("small", {}, row.hint));
+    const title = el("th", { scope: "row" }, el("a", { href: `#${row.section}` }, words(row.title)), ran(row.run), el("small", {}, row.hint));
     const cells = report.models.map((model) => {
       const found = row.values[model.ref];
-      if (!found || found.mean === null) return el("td", { class: "number none", "data-label": model.label }, "–");
-      const more = found.low === null ? `n = ${found.n}` : `${interval(found.low, found.high)}, n = ${found.n}`;
-      return el("td", { class: "number", "data-label": model.label, "data-value": found.mean }, el("strong", {}, number(found.mean)), el("small", {}, more));
+      if (!found || found.mean === null) return el("td", { class: "number none" }, "–");
+      const [of, span] = [found.of ? `${found.of}; ` : "", found.low === null ? "" : `${interval(found.low, found.high)}, `];
+      const more = `${of}${span}n\u00a0=\u00a0${found.n}`;
+      return el("td", { class: "number", "data-value": found.mean }, el("strong", {}, number(found.mean)), el("small", {}, more));
     });
     return el("tr", {}, title, ...cells);
   });
@@ -85,7 +83,7 @@ export function claims(root, report) {
       el("tr", { "data-claim": claim.id, "data-verdict": claim.verdict },
         el("td", { class: "verdict" }, badge),
         el("td", { class: "statement" }, statement, more),
-        el("td", { class: "subject" }, model ? dot(model) : null, " ", words(model ? model.label : claim.subject)),
+        el("td", { class: "subject" }, model ? dot(model) : null, " ", words(model ? model.label : claim.subject), ran(claim.run)),
         el("td", {}, found)),
     );
   }

@@ -15,6 +15,13 @@ export function percent(share, digits = 3) {
   return `${Number((100 * share).toPrecision(digits))} %`;
 }
 
+// What there is, without what there is none of: 3 traces, 1 answer.
+export function counted({ traces, answers }) {
+  const both = [[traces, "trace"], [answers, "answer"]];
+  const known = both.filter(([n]) => n).map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`);
+  return known.length ? known : ["nothing done"];
+}
+
 export function interval(low, high) {
   return low === null || high === null ? "no interval" : `${number(low)} to ${number(high)}`;
 }

@@ -87,7 +87,8 @@ export class Heat {
         if (tint) image.data.set([...tint.rgb, 255], at);
       }
     }
-    const held = new OffscreenCanvas(columns, this.rows);
+    const held = document.createElement("canvas"); // older browsers have no OffscreenCanvas
+    Object.assign(held, { width: columns, height: this.rows });
     held.getContext("2d").putImageData(image, 0, 0);
     pen.imageSmoothingEnabled = false;
     pen.fillStyle = colour("hollow");

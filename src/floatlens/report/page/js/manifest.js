@@ -1,21 +1,24 @@
 // The end of the report: every run with what it was asked for, to read and to take away.
 
 import { download, el, words } from "./dom.js";
+import { counted } from "./format.js";
 
 export function manifests(root, report) {
+  root.append(entry("This report", [`floatlens ${report.made.floatlens}`], report.made, "report"));
   for (const run of report.runs) {
-    const whole = JSON.stringify(run.manifest, null, 2);
     const counts = Object.entries(run.outcomes ?? {}).map(([status, count]) => `${count} ${status}`);
-    const [n, what] = run.traces === undefined ? [run.answers, "answer"] : [run.traces, "trace"];
-    const facts = [`${n} ${what}${n === 1 ? "" : "s"}`, ...counts, `from ${run.source}`];
-    const save = () => download(`${run.name}-manifest.json`, "application/json", whole);
-    root.append(
-      el("details", { class: "run" },
-        el("summary", {}, words(run.name, { class: "name" }), el("small", {}, ` ${facts.join(" · ")}`)),
-        el("p", {}, "Folder: ", el("code", {}, words(run.path)), " ", el("button", { type: "button", class: "quiet", on: { click: save } }, "Download")),
-        el("pre", { tabindex: "0", role: "region", "aria-label": "Manifest" }, whole)),
-    );
+    const facts = [...counted(run), ...counts, `from ${run.source}`];
+    root.append(entry(run.name, facts, run.manifest, run.name, run.path));
   }
+}
+
+function entry(name, facts, manifest, file, path = null) {
+  const whole = JSON.stringify(manifest, null, 2);
+  const save = el("button", { type: "button", class: "quiet", on: { click: () => download(`${file}-manifest.json`, "application/json", whole) } }, "Download");
+  return el("details", { class: "run" },
+    el("summary", {}, words(name, { class: "name" }), el("small", {}, ` ${facts.join(" · ")}`)),
+    el("p", {}, ...(path === null ? [] : ["Folder: ", el("code", {}, words(path)), " "]), save),
+    el("pre", { tabindex: "0", role: "region", "aria-label": `Manifest: ${name}` }, whole));
 }
 
 export function definitions(root, sections) {
@@ -27,11 +30,16 @@ export function definitions(root, sections) {
     const rests = root.querySelector(`[data-rests="${CSS.escape(section.id)}"]`);
     const brief = used.filter(([term]) => term === "anchor rule" || term === "queries" || term === "normalisation" || term.startsWith("n, "));
     brief.forEach(([term, meaning], i) => rests.append(i ? " · " : "", el("span", { class: "term" }, words(term)), " ", words(meaning)));
-    const several = sections.filter((one) => one.title === section.title).length > 1;
-    const run = root.querySelector(`[data-run="${CSS.escape(section.id)}"]`);
-    run.hidden = !several;
-    if (several) run.append("Run ", words(section.run, { class: "name" }));
+    if (section.run) named(root, section);
     if (terms.length) holder.append(el("dl", { class: "terms" }, ...pairs(terms)));
-    holder.append(el("h4", {}, "Used here"), el("dl", { class: "used" }, ...pairs(used)));
+    holder.append(el("h3", {}, "Used here"), el("dl", { class: "used" }, ...pairs(used)));
   }
+}
+
+// Several runs of one kind are told apart by their names, in their sections and in the list of sections.
+function named(root, { id, run }) {
+  const place = root.querySelector(`[data-run="${CSS.escape(id)}"]`);
+  place.append("Run ", words(run, { class: "name" }));
+  place.hidden = false;
+  root.querySelector(`nav.top a[href="#${CSS.escape(id)}"]`).append(" ", words(run));
 }

@@ -1,9 +1,9 @@
 // One model in the explorer: its tokens, its two maps and its numbers, all of one trace and one state.
 
 import { el, words } from "./dom.js";
-import { dot } from "./findings.js";
 import { percent, piece } from "./format.js";
 import { Heat } from "./heat.js";
+import { dot } from "./marks.js";
 import { Readout } from "./readout.js";
 import { Tokens } from "./tokens.js";
 
@@ -12,12 +12,12 @@ export class Pane {
     Object.assign(this, { model, view, state, picked });
     this.hovered = null;
     const point = (key) => this.point(key === null ? null : { key });
-    this.tokens = new Tokens(view, example.titles, (key) => this.pick({ key }), point);
+    this.readout = new Readout(digits);
+    this.tokens = new Tokens(view, example.titles, (key) => this.pick({ key }), point, this.readout.id);
     this.steps = new Heat(view, "", view.steps.length, (row) => String(view.steps[row]),
       (row, key) => this.pick({ key, step: row }), (row, key) => this.point(row === null ? null : { key, step: row }));
     this.layers = new Heat(view, "", view.layers.length, (row) => String(view.layers[row]),
       (row, key) => this.pick({ key, row: row + 1 }), (row, key) => this.point(row === null ? null : { key, row: row + 1 }));
-    this.readout = new Readout(digits);
     this.where = el("span", { class: "where" });
     const thin = [];
     if (view.steps.length < view.of_steps) thin.push(`${view.steps.length} of ${view.of_steps} steps`);
@@ -66,7 +66,7 @@ export class Pane {
     const { view } = this;
     const over = this.state.get("step") >= view.steps.length;
     this.tokens.update(group, step, row, flashing, over);
-    this.empty.hidden = !Number.isNaN(view.share(group, step, row, view.strongest(group, step, row)));
+    this.empty.hidden = view.strongest(group, step, row) !== null;
     const of = row ? `layer ${view.layers[row - 1]}` : "mean of layers";
     this.where.textContent = `step ${view.steps[step]}${over ? ", finished" : ""} · ${of}`;
     this.maps();
@@ -77,7 +77,7 @@ export class Pane {
     const { group, step, row } = this.at;
     const { view } = this;
     const best = view.strongest(group, step, row);
-    const strongest = `strongest now: ${piece(view.tokens[best])} at position ${best}`;
+    const strongest = best === null ? "nothing is received now" : `strongest now: ${piece(view.tokens[best])} at position ${best}`;
     const selected = this.selected ?? null;
     const [range, wide] = [view.range(group, row), view.rangeOfLayers(group)];
     const ends = ({ low, top }) => `colours from ${percent(low, 1)} to ${percent(top, 2)}`;
@@ -106,6 +106,10 @@ export class Pane {
       this.readout.show(view, key, now.group, step, row, "pointed at");
     } else if (this.selected !== null && this.selected !== undefined) {
       this.readout.show(view, this.selected, now.group, now.step, now.row, "selected");
-    } else this.readout.show(view, view.strongest(now.group, now.step, now.row), now.group, now.step, now.row, "strongest");
+    } else {
+      const best = view.strongest(now.group, now.step, now.row);
+      if (best === null) this.readout.clear();
+      else this.readout.show(view, best, now.group, now.step, now.row, "strongest");
+    }
   }
 }

@@ -43,7 +43,7 @@ export class Player {
   }
 
   sign() {
-    this.button.textContent = this.timer ? "❚❚" : "▶";
+    this.button.textContent = this.timer ? "❚❚" : "▶\ufe0e";
     this.button.setAttribute("aria-label", this.timer ? "Pause" : "Play");
   }
 }

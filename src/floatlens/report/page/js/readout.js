@@ -3,10 +3,22 @@
 import { el, svg, words } from "./dom.js";
 import { number, percent, piece } from "./format.js";
 
+let made = 0;
+
 export class Readout {
   constructor(digits) {
     this.digits = digits;
-    this.box = el("div", { class: "readout" });
+    made += 1;
+    this.id = `readout-${made}`;
+    this.said = el("p", { id: this.id, hidden: true }); // a focused token is described by it
+    this.shown = el("div", { class: "numbers" });
+    this.box = el("div", { class: "readout" }, this.shown, this.said);
+  }
+
+  // Nothing is received by anything.
+  clear() {
+    this.shown.replaceChildren(el("p", { class: "title" }, el("span", { class: "about" }, "nothing is received here")));
+    this.said.textContent = "";
   }
 
   // `about` says why this token is shown: pointed at, selected, or the strongest.
@@ -27,7 +39,8 @@ export class Readout {
       fact("committed", `step ${commit.number}${sure}`, "written at");
     }
     const where = `step ${view.steps[step]}, ${row ? `layer ${view.layers[row - 1]}` : "mean of layers"}`;
-    this.box.replaceChildren(
+    this.said.textContent = facts.map((one) => [...one.children].map((part) => part.textContent).join(" ")).join(", ");
+    this.shown.replaceChildren(
       el("p", { class: "title" }, el("span", { class: "about" }, about), words(piece(view.tokens[key]), { class: "word", "data-fact": "token" }), el("small", {}, where)),
       el("dl", {}, ...facts),
       this.spark(view, key, group, step, row),

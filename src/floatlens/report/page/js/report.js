@@ -3,7 +3,7 @@
 import { figures, startDrawing } from "./charts.js";
 import { json } from "./codec.js";
 import { byId, el, words } from "./dom.js";
-import { Explorer } from "./explorer.js";
+import { Explorer, sayFailed } from "./explorer.js";
 import { cards, claims, headline, intro } from "./findings.js";
 import { definitions, manifests } from "./manifest.js";
 import { tables } from "./tables.js";
@@ -21,10 +21,10 @@ const waiting = figures(document, report.sections.flatMap((section) => section.f
 definitions(document, report.sections);
 tables(document);
 manifests(byId("manifests"), report);
-for (const [name, reason] of Object.entries(report.skipped)) {
-  byId("skipped").append(el("li", {}, words(name.replaceAll("_", " "), { class: "name" }), ": ", words(reason)));
+for (const [name, reason] of report.skipped) {
+  byId("skipped").append(el("li", {}, words(name, { class: "name" }), ": ", words(reason)));
 }
-byId("left-out").hidden = !Object.keys(report.skipped).length;
+byId("left-out").hidden = !report.skipped.length;
 byId("numbers").hidden = !report.headline.length;
 // On paper nothing can be opened: what a reader needs to trust the numbers is.
 let opened = [];
@@ -35,8 +35,16 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => {
   for (const one of opened) one.open = false;
 });
-const explorer = document.getElementById("explore") ? new Explorer().ready : Promise.resolve();
-explorer.then(() => {
+async function explore() {
+  try {
+    await new Explorer().ready;
+  } catch (error) {
+    sayFailed(error); // the rest of the report does not need it
+  }
+}
+
+const explored = document.getElementById("explore") ? explore() : Promise.resolve();
+explored.then(() => {
   document.documentElement.dataset.ready = "true";
   setTimeout(() => startDrawing(waiting), 50); // plotly is large: what can be used already is painted first
 });

@@ -6,7 +6,11 @@ import { number } from "./format.js";
 
 const PAGE = 60;
 const SMALL = 16; // rows that need no filter
+const MANY = 8; // columns that are set closer, so that the last is seen
 const FEW = 40; // columns of words with at most so many values can be filtered by
+
+// A number, with its interval or without, as qa/tables.py writes it: no spreadsheet takes it for a formula.
+const NUMBER = /^[+-]?\d+(?:\.\d+)?(?: \[-?\d+(?:\.\d+)?, -?\d+(?:\.\d+)?\])?$/;
 
 function compare(column, numeric, down) {
   const sign = down ? -1 : 1;
@@ -21,7 +25,7 @@ function compare(column, numeric, down) {
 function quoted(value) {
   if (value === null) return "";
   const said = String(value);
-  const plain = typeof value === "string" && /^[=+\-@\t\r]/.test(said) && Number.isNaN(Number(said)) ? `'${said}` : said; // no formula
+  const plain = typeof value === "string" && /^[=+\-@\t\r]/.test(said) && !NUMBER.test(said) ? `'${said}` : said; // no formula
   return /[",\r\n]/.test(plain) ? `"${plain.replace(/"/g, '""')}"` : plain;
 }
 
@@ -47,7 +51,7 @@ class Table {
     const bar = el("div", { class: "toolbar" }, ...this.selects(), this.count);
     bar.append(el("button", { type: "button", class: "csv", on: { click: save } }, "Download CSV"));
     const frame = el("div", { class: "frame", tabindex: "0", role: "region", "aria-label": `Table of ${name}` });
-    frame.append(el("table", {}, el("thead", {}, this.head), this.body));
+    frame.append(el("table", { class: table.names.length > MANY ? "many" : "" }, el("thead", {}, this.head), this.body));
     root.append(bar, frame, this.more);
     this.update();
   }

@@ -1,10 +1,5 @@
 // Light, dark and paper; and the one scale of colours for attention, from the page's own background upwards.
 
-const RAMPS = {
-  light: ["#ffffff", "#dcebf5", "#9fcbe6", "#4d9fd0", "#0b6ba6", "#053f66"],
-  dark: ["#1b2127", "#163a53", "#105e8f", "#2d8fcb", "#86cbf3", "#f4fbff"],
-};
-const INK = { light: "#182026", dark: "#e9edf0" };
 const listeners = [];
 const system = matchMedia("(prefers-color-scheme: dark)");
 let asked = "auto";
@@ -40,7 +35,7 @@ export function startTheme(button) {
   });
   if (button) {
     const say = () => {
-      button.textContent = { auto: "◐", light: "☀", dark: "☾" }[asked];
+      button.textContent = { auto: "◐", light: "☀\ufe0e", dark: "☾\ufe0e" }[asked];
       const name = { auto: "as the system", light: "light", dark: "dark" }[asked];
       button.setAttribute("aria-label", `Colours: ${name}`);
       button.title = `Colours: ${name}`;
@@ -59,6 +54,11 @@ export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
+// The colours of the scale, as the style sheet names them.
+function stops() {
+  return colour("ramp").match(/#[0-9a-f]{6}/gi);
+}
+
 function parts(hex) {
   return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
@@ -70,14 +70,15 @@ function luminance([r, g, b]) {
 
 // 256 colours with the ink that is read best on each.
 const tables = {};
-export function ramp(name = theme()) {
+function ramp() {
+  const name = theme();
   if (tables[name]) return tables[name];
-  const stops = RAMPS[name].map(parts);
+  const ends = stops().map(parts);
   const made = [];
   for (let i = 0; i < 256; i += 1) {
-    const at = (i / 255) * (stops.length - 1);
-    const low = Math.min(Math.floor(at), stops.length - 2);
-    const rgb = stops[low].map((c, k) => Math.round(c + (stops[low + 1][k] - c) * (at - low)));
+    const at = (i / 255) * (ends.length - 1);
+    const low = Math.min(Math.floor(at), ends.length - 2);
+    const rgb = ends[low].map((c, k) => Math.round(c + (ends[low + 1][k] - c) * (at - low)));
     const light = luminance(rgb);
     const onDark = 1.05 / (light + 0.05);
     const onLight = (light + 0.05) / (luminance(parts("#10161b")) + 0.05);
@@ -87,12 +88,8 @@ export function ramp(name = theme()) {
   return made;
 }
 
-export function ink() {
-  return INK[theme()];
-}
-
 export function scale() {
-  return RAMPS[theme()].map((stop, i, all) => [i / (all.length - 1), stop]);
+  return stops().map((stop, i, all) => [i / (all.length - 1), stop]);
 }
 
 // Received attention is shown by its square root, as in the printed figures, from `low` (paper) to `top` (full colour):

@@ -10,9 +10,10 @@ const TITLES = { bos: "Start", query: "Question", answer: "Answer", other: "Temp
 const LONG = 160; // tokens that fill a prompt's box
 
 export class Tokens {
-  // `pick(key)` is told of a click, `point(key or null)` of what the mouse or the focus is on.
-  constructor(view, titles, pick, point) {
-    this.view = view;
+  // `pick(key)` is told of a click, `point(key or null)` of what the mouse or the focus is on; the element `described`
+  // then has its numbers in words.
+  constructor(view, titles, pick, point, described) {
+    Object.assign(this, { view, described });
     this.spans = new Array(view.length);
     this.texts = view.tokens.map((token, key) => this.text(token, key));
     this.answer = el("div", { class: "tokens answer", role: "listbox", "aria-label": "Answer, token by token" });
@@ -29,12 +30,24 @@ export class Tokens {
     box.addEventListener("click", (event) => this.on(event, pick));
     box.addEventListener("mouseover", (event) => this.on(event, point));
     box.addEventListener("mouseleave", () => point(null));
-    box.addEventListener("focusin", (event) => this.on(event, point));
+    box.addEventListener("focusin", (event) => this.on(event, (key) => {
+      this.stop(box, this.spans[key]);
+      point(key);
+    }));
     box.addEventListener("focusout", () => point(null));
     box.addEventListener("keydown", (event) => this.key(event, box, pick));
     const first = box.querySelector(".token");
     if (first) first.tabIndex = 0;
     else box.hidden = true;
+  }
+
+  // Of a box one token can be reached by Tab: the one that had the focus last.
+  stop(box, span) {
+    const before = box.querySelector('.token[tabindex="0"]');
+    before.tabIndex = -1;
+    before.removeAttribute("aria-describedby");
+    span.tabIndex = 0;
+    span.setAttribute("aria-describedby", this.described);
   }
 
   text(token, key) {
@@ -80,10 +93,7 @@ export class Tokens {
     if (event.key === "Enter") pick(Number(span.dataset.key));
     else if (to === undefined) return;
     else {
-      const next = order[Math.max(0, Math.min(order.length - 1, to))];
-      span.tabIndex = -1;
-      next.tabIndex = 0;
-      next.focus();
+      order[Math.max(0, Math.min(order.length - 1, to))].focus();
     }
     event.preventDefault();
     event.stopPropagation();

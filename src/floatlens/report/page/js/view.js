@@ -1,6 +1,7 @@
 // One trace, unpacked: what stands where, and who gets how much, by step, layer (0 is the mean) and position.
 
 import { codesOf, flag, unpacked, valuesOf } from "./codec.js";
+import { piece } from "./format.js";
 
 export const ABSENT = 0;
 export const MASK = 1;
@@ -132,8 +133,9 @@ export class View {
     return above + 1;
   }
 
+  // The token that receives most; null where nobody asks.
   strongest(group, step, row) {
-    let best = 0;
+    let best = null;
     let most = -1;
     for (let key = 0; key < this.length; key += 1) {
       const share = this.share(group, step, row, key);
@@ -170,19 +172,21 @@ export class View {
     return made;
   }
 
-  // What a token is called in another trace of the same question: region, text, and which of its kind it is there.
+  // What a token is called in another trace of the same question: region, text as it is shown (tokenisers mark words in
+  // ways of their own), and which of its kind it is there.
   address(key) {
+    const text = piece(this.tokens[key]);
     let nth = 0;
     for (let k = 0; k < key; k += 1) {
-      if (this.region_of[k] === this.region_of[key] && this.tokens[k] === this.tokens[key]) nth += 1;
+      if (this.region_of[k] === this.region_of[key] && piece(this.tokens[k]) === text) nth += 1;
     }
-    return { region: this.regionName(key), text: this.tokens[key], nth };
+    return { region: this.regionName(key), text, nth };
   }
 
   find({ region, text, nth }) {
     let left = nth;
     for (let k = 0; k < this.length; k += 1) {
-      if (this.regionName(k) === region && this.tokens[k] === text) {
+      if (this.regionName(k) === region && piece(this.tokens[k]) === text) {
         if (left === 0) return k;
         left -= 1;
       }
