@@ -42,7 +42,7 @@ def test_a_gain_has_its_interval_and_its_n() -> None:
     ("test", "ticks", "axis"),
     [
         ("noise", ["0", "1", "2", "3", "4"], "documents of noise"),
-        ("position", ["0", "4", "9"], "place of the gold document"),
+        ("position", ["1", "5", "10"], "place of the gold document"),
     ],
 )
 def test_an_axis_says_what_was_shown(test: str, ticks: list[str], axis: str) -> None:

@@ -59,4 +59,5 @@ def key_norm_by_head(trace: Trace) -> NDArray[np.float64]:
 
 def kv_head_of(trace: Trace, head: NDArray[np.integer] | int) -> NDArray[np.integer] | int:
     """The key head that a query head reads, both by their numbers in the model; key heads are kept all."""
-    return head // (trace.model["heads"] // trace.model["kv_heads"])
+    group: int = trace.model["heads"] // trace.model["kv_heads"]
+    return head // group
