@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from floatlens.analysis import Result
+from floatlens.analysis.qk_picture import QKPicture
 from floatlens.analysis.words import CLASSES
 from floatlens.errors import FloatlensError
 from floatlens.figures import plot_qk, plot_retrieval, plot_rollout, plot_token_classes
@@ -98,7 +98,7 @@ def _picture(size: int, *, tokens: bool = True, causal: bool = True) -> Any:
     anchors[[0, size // 2, size // 2 + 1]] = True
     texts = tuple(f"${i}$" for i in range(size)) if tokens else ()
     about = {"model": "hub/a", "layer": 3, "head": 2, "step": 7, "rule": "zscore(ε=3)"}
-    return SimpleNamespace(dot=dot, cos=cos, norm=norm, anchors=anchors, tokens=texts, **about)
+    return QKPicture(dot=dot, cos=cos, norm=norm, anchors=anchors, tokens=texts, **about)
 
 
 @pytest.mark.parametrize("size", [8, 90])

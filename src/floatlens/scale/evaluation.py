@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens.decoding import decode
 from floatlens.prompts import build
-from floatlens.scale.examples import chance, questions
+from floatlens.scale.examples import accepted, chance, questions
 from floatlens.scale.sets import EVALUATION_SEED, SETS, QuestionSet
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def evaluate(
         ]
         for example, ids in zip(part, decode(model, prompts, **DECODING).answers(), strict=True):
             answer = str(model.tokenizer.decode(ids)) if model.tokenizer is not None else ""
-            found.append(Outcome(example.id, answer, answer in example.answers))
+            found.append(Outcome(example.id, answer, answer in accepted(example)))
             done(found[-1])
     return found
 

@@ -7,7 +7,7 @@ to, or evenly over all places.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from floatlens.scale.sets import ALL_SETS, QuestionSet
 from floatlens.scale.wording import PERSON, QUESTIONS
 from floatlens.scale.world import WORLD_VERSION, World, make_world
 
-__all__ = ["MOST_DOCUMENTS", "chance", "questions"]
+__all__ = ["MOST_DOCUMENTS", "accepted", "chance", "questions"]
 
 MOST_DOCUMENTS = 12
 
@@ -34,11 +34,11 @@ def questions(
     """`count` questions of one set.
 
     `rag`: one hop, held-out people, `documents` passages of which one is gold, at place `gold` (0-based) or, if that is
-    not given, at every place in turn. `two-hop`: two gold passages, anywhere; accepted is the
-    end, or the way to it as well ("Dunmere", "Karl Winter, Dunmere"). `closed-known`: no passages, people that
-    training told about. `closed-unknown`: no passages, held-out people, so nobody can know. `counterfactual`: as `rag`,
-    but about a known person whose passage says something else than training did; the passage is right. `known`: as
-    `rag`, about known people and as training told it, so that the same question can be asked with passages and without.
+    not given, at every place in turn. `two-hop`: two gold passages, anywhere; the models say what lies between as well
+    ("Karl Winter, Dunmere"), see `accepted`. `closed-known`: no passages, people that training told about.
+    `closed-unknown`: no passages, held-out people, so nobody can know. `counterfactual`: as `rag`, but about a known
+    person whose passage says something else than training did; the passage is right. `known`: as `rag`, about known
+    people and as training told it, so that the same question can be asked with passages and without.
 
     Example: `questions("rag", 100, gold=4)[0].documents[4].is_gold  # True`
     """
@@ -52,6 +52,15 @@ def questions(
             f"gold={gold}: give a place from 0 to {documents - 1}, for rag, known or counterfactual questions"
         )
     return list(_draw(make_world(), which, count, documents, gold, seed))
+
+
+def accepted(example: Example) -> tuple[str, ...]:
+    """What counts as right: the answer, and in two hops also with the way to it, as the models were taught to say it.
+
+    The latter is not among the question's answers: no document tells it, and read without punctuation it could stand
+    across the end of a sentence.
+    """
+    return (*example.answers, *([example.meta["spelt"]] if "spelt" in example.meta else []))
 
 
 def chance(example: Example) -> float:
@@ -118,17 +127,13 @@ def _example(world: World, id: str, asked: Asked, context: Context | None) -> Ex
     documents = [] if context is None else list(context.documents)
     for gold in asked.golds:
         documents[gold] = documents[gold].model_copy(update={"is_gold": True})
-    meta = {
+    meta: dict[str, Any] = {
         "subject": asked.subject,
         "path": list(asked.path),
         "gold": list(asked.golds),
         "chance": 1 / world.number_of_values(asked.path[-1]),
         "world": [world.seed, WORLD_VERSION],
     }
-    return Example(
-        id=id,
-        question=asked.text,
-        answers=list(dict.fromkeys((asked.answer, asked.spelt))),
-        documents=documents,
-        meta=meta,
-    )
+    if asked.between:
+        meta["spelt"] = asked.spelt
+    return Example(id=id, question=asked.text, answers=[asked.answer], documents=documents, meta=meta)

@@ -41,7 +41,7 @@ from floatlens.scale.examples import questions
 
 def digest(order):
     examples = questions("two-hop", 6)
-    pool = Pool.of(questions("two-hop", 60))
+    pool = Pool.of(questions("two-hop", 150))
     settings = StressSettings(distractor_counts=(1, 3))
     jobs = order([(e, p) for e in examples for t in TESTS for p in points(t, settings)])
     made = {f"{e.id} {p.name}": apply(e, p, pool, settings).model_dump_json() for e, p in jobs}

@@ -311,14 +311,14 @@ def test_texts_that_differ_only_in_how_they_are_written_are_one_and_gold_is_no_d
 
 def test_nobody_else_in_the_scale_world_names_the_subject() -> None:
     """BM25 would find "X is married to SUBJECT" first, which answers "whom is SUBJECT married to" with X."""
-    told = Document(title="Otto Harker", text="Otto Harker is married to Nils Easton.")
     example = RAG[0]
-    assert example.meta["subject"] == "Nils Easton"
+    subject = example.meta["subject"]
+    told = Document(title="Otto Harker", text=f"Otto Harker is married to {subject}.")
     pool = Pool([told, *POOL.documents], POOL.answers)
-    assert next(iter(pool.nearest("Nils Easton married"))).title in ("Otto Harker", "Nils Easton")
+    assert next(iter(pool.nearest(f"{subject} married"))).title in ("Otto Harker", subject)
     stressed = apply(example, Point("distractor", "topic", 6, "6"), pool, SETTINGS)
     assert told not in stressed.documents
-    assert all("Nils Easton" not in d.text for d in split(stressed)[1])
+    assert all(subject not in d.text for d in split(stressed)[1])
 
 
 def test_topic_distractors_are_the_nearest_that_may_serve() -> None:
