@@ -24,7 +24,17 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "absorption": dict.fromkeys(("absorbed", "uniform", "excess", "anchors"), ("view", "layer")),
     "drift": {
         f"{name}_by_layer": ("layer",)
-        for name in ("slope", "jaccard", "lifetime", "distinct", "entropy", "wasserstein", "frontier", "depth_jaccard")
+        for name in (
+            "slope",
+            "jaccard",
+            "lifetime",
+            "lifetime_share",
+            "distinct",
+            "entropy",
+            "wasserstein",
+            "frontier",
+            "depth_jaccard",
+        )
     },
     "extremes": dict.fromkeys(("value_ratio", "residual_ratio", "dormant"), ("layer",)),
     "flow": {

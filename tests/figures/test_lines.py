@@ -69,7 +69,11 @@ def test_kinds_of_models_are_told_apart_without_colour(result: Callable[..., Res
     ("plot", "analysis", "variables"),
     [
         (plot_extremes, "extremes", ("value_ratio", "residual_ratio", "dormant")),
-        (plot_drift_profile, "drift", ("jaccard_by_layer", "slope_by_layer", "lifetime_by_layer", "entropy_by_layer")),
+        (
+            plot_drift_profile,
+            "drift",
+            ("jaccard_by_layer", "slope_by_layer", "lifetime_share_by_layer", "entropy_by_layer"),
+        ),
     ],
 )
 def test_a_panel_per_variable(plot: Any, analysis: str, variables: tuple[str, ...], result: Any) -> None:

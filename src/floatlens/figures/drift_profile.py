@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from floatlens.figures.parts import by_layer, depth_lines, legend, reference
+from floatlens.figures.parts import below_one, by_layer, depth_lines, legend, reference
 from floatlens.figures.style import canvas, corner, looks, note, styled
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["plot_drift_profile"]
 _PANELS = {
     "jaccard_by_layer": ("Overlap from step to step", "Jaccard of anchor sets (1 = fixed)"),
     "slope_by_layer": ("Speed of the strongest key", "slope (positions per step)"),
-    "lifetime_by_layer": ("Lifetime of an anchor", "consecutive steps"),
+    "lifetime_share_by_layer": ("Lifetime of an anchor", "consecutive steps, as a share of all"),
     "entropy_by_layer": ("Spread of attention", "normalised entropy (1 = even)"),
 }
 
@@ -35,7 +35,7 @@ def plot_drift_profile(result: Result) -> Figure:
         if variable == "slope_by_layer":
             reference(axes, 0.0)
         if variable == "jaccard_by_layer":
-            axes.set_ylim(top=1.02)
+            below_one(axes)
     legend(figure, style)
     corner(figure, note(result))
     return figure

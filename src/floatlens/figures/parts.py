@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from floatlens.analysis.result import Group
 
 __all__ = [
+    "below_one",
     "by_layer",
     "callouts",
     "depth_lines",
@@ -124,6 +125,12 @@ def from_zero(axes: Axes, dim: Literal["x", "y"] = "y", least: float = 0.0) -> N
     """Let an axis begin a little below 0, so that markers at 0 are whole, and reach `least` at least."""
     top = max((axes.get_ylim() if dim == "y" else axes.get_xlim())[1], least)
     (axes.set_ylim if dim == "y" else axes.set_xlim)(-0.03 * top, top)
+
+
+def below_one(axes: Axes) -> None:
+    """Let an axis of shares that come close to 1 end a little above it, so that markers at 1 are whole."""
+    low = axes.get_ylim()[0]
+    axes.set_ylim(top=1 + 0.04 * (1 - low))
 
 
 def heatmap(axes: Axes, values: NDArray[Any], **more: Any) -> AxesImage:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from floatlens.analysis.rules import as_rule
-from floatlens.figures.parts import by_layer, depth_lines, legend, over_heads, reference
+from floatlens.figures.parts import below_one, by_layer, depth_lines, legend, over_heads, reference
 from floatlens.figures.style import GREY, Look, canvas, corner, looks, note, styled
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def _note(used: Mapping[str, Result]) -> str:
 
 def _drift(axes: Axes, result: Result, style: Mapping[str, Look]) -> None:
     depth_lines(axes, result.groups, style, partial(by_layer, variable="jaccard_by_layer"))
-    axes.set(ylabel="Jaccard, step to step (1 = fixed)", ylim=(None, 1.02))
+    axes.set_ylabel("Jaccard, step to step (1 = fixed)")
+    below_one(axes)
     axes.set_title("Drift of anchors")
 
 

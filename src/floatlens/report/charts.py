@@ -45,7 +45,7 @@ def _drift(result: Result, style: Styles) -> list[Panel]:
     for variable, title, y, more in (
         ("jaccard_by_layer", "Overlap from step to step", "Jaccard of anchor sets (1 = fixed)", {"range": [0, 1.03]}),
         ("slope_by_layer", "Speed of the strongest key", "positions per step", {"reference": 0.0}),
-        ("lifetime_by_layer", "Lifetime of an anchor", "consecutive steps", {"zero": True}),
+        ("lifetime_share_by_layer", "Lifetime of an anchor", "consecutive steps, as a share of all", {"zero": True}),
         ("entropy_by_layer", "Spread of attention", "normalised entropy (1 = even)", {}),
     ):
         panel: dict[str, Any] = dict(more)
