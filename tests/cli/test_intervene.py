@@ -44,3 +44,16 @@ def test_mistakes_are_one_line(floatlens: Run, tmp_path: Path) -> None:
     assert (code, 'no edit "drop"' in err) == (2, True)
     code, _, err = floatlens(*common, "--edit", "ablate_heads:top=2")
     assert (code, "--heads-from" in err.splitlines()[-1]) == (2, True)
+
+
+def test_the_traces_that_heads_come_from_are_on_record(tmp_path: Path) -> None:
+    """A digest beside the folder's name: other traces in the same place are another choice of heads."""
+    from floatlens.cli.intervene import _digests
+
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "a.zarr.zip").write_bytes(b"one")
+    first = _digests([tmp_path])
+    assert list(first) == [str(tmp_path)]
+    assert _digests([tmp_path]) == first
+    (tmp_path / "traces" / "a.zarr.zip").write_bytes(b"two")
+    assert _digests([tmp_path]) != first

@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,15 @@ def test_another_study_is_refused_by_its_first_difference(plan: Plan, tmp_path: 
     assert manifest is not None
     assert manifest["study"]["about"] == "words"
     assert {"versions", "machine", "git", "models", "data", "stress"} < set(manifest)
+
+
+def test_other_weights_under_the_same_name_are_refused(plan: Plan, tmp_path: Path) -> None:
+    go(plan, tmp_path, Fake())
+    first = plan.subjects[0]
+    assert len(first.facts.weights or "") == 64
+    other = replace(first, facts=replace(first.facts, weights="ab" * 32))
+    with pytest.raises(FloatlensError, match=r"made with models\.scale:llada\.weights = .*, now it is \"abab"):
+        go(replace(plan, subjects=(other, *plan.subjects[1:])), tmp_path, Fake())
 
 
 def test_two_processes_are_kept_apart(plan: Plan, tmp_path: Path) -> None:

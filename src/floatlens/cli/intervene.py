@@ -89,7 +89,7 @@ def intervene(
 
     specs = [spec for text in edit for spec in parse_edit(text)]
     conditions = edit_conditions(specs, seed=control_seed, traced=traces, heads=_scores(heads_from or ()))
-    more = {"control_seed": control_seed, "traces": traces, "heads_from": [str(path) for path in heads_from or ()]}
+    more = {"control_seed": control_seed, "traces": traces, "heads_from": _digests(heads_from or ())}
     request = Request(
         kind="intervene",
         models=models,
@@ -115,6 +115,14 @@ def intervene(
     if code != 130:
         publish(out)
     raise typer.Exit(code)
+
+
+def _digests(runs: Sequence[Path]) -> dict[str, str]:
+    """Which traces the heads were chosen from: the run, and a digest of its files."""
+    from floatlens.analysis.sources import trace_files
+    from floatlens.models.checkpoint import fingerprint
+
+    return {str(run): fingerprint(trace_files(run)) for run in runs}
 
 
 def _scores(runs: Sequence[Path]) -> dict[str, NDArray[Any]]:
