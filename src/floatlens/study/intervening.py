@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from floatlens.analysis.intervals import Estimate, estimate
+from floatlens.capture.edits import AblateHeads
 from floatlens.errors import FloatlensError
 from floatlens.study.asking import Condition, Conditions, Subject
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from floatlens.qa import Data
     from floatlens.qa.edited import EditSpec
 
-__all__ = ["PLAIN", "edit_conditions", "effects", "heads_for", "measured"]
+__all__ = ["PLAIN", "copy_scores", "edit_conditions", "effects", "heads_for", "measured", "moved"]
 
 PLAIN = "plain"
 """The condition without an edit."""
@@ -39,6 +40,7 @@ def edit_conditions(
     def conditions(data: Data, subject: Subject) -> Sequence[Condition]:
         chosen: list[EditSpec | None] = [None]
         for spec in specs:
+            spec.check(subject.facts, "--edit")
             fixed = heads_for(spec, subject.ref, heads or {})
             chosen += [fixed, fixed.controlled(seed)] if EDITS[spec.name].controlled else [fixed]
         names = [PLAIN, *(name for spec in specs for name in _names(spec))]
@@ -60,23 +62,34 @@ def _names(spec: EditSpec) -> list[str]:
 
 def heads_for(spec: EditSpec, model: str, scores: Mapping[str, NDArray[Any]]) -> EditSpec:
     """The edit with `top=N` replaced by the N heads of highest score; any other edit as it is."""
-    given = dict(spec.settings)
-    if spec.name != "ablate_heads" or "top" not in given:
+    if not spec.waits:
         return spec
+    given = dict(spec.settings)
+    top = given.pop("top")
     if model not in scores:
         raise FloatlensError(
             f"{spec.label}: which heads of {model} retrieve is not known; trace some questions with documents first "
             "(floatlens trace) and give that run as --heads-from"
         )
-    values = np.nan_to_num(np.asarray(scores[model], dtype=np.float64), nan=-np.inf)
-    order = np.argsort(-values, axis=None, kind="stable")[: given.pop("top")]
-    heads = tuple((int(i) // values.shape[1], int(i) % values.shape[1]) for i in order)
+    defined = int(np.isfinite(scores[model]).sum())
+    if top > defined:
+        raise FloatlensError(
+            f"{spec.label}: {defined} heads of {model} have a copy score, fewer than {top}; trace questions with a "
+            "gold document, in all layers, or ask for fewer heads"
+        )
+    heads = AblateHeads("retrieval", scores=scores[model], top=top).heads
     return replace(spec, settings=(("heads", heads), *given.items()))
 
 
 def copy_scores(found: Result) -> dict[str, NDArray[Any]]:
-    """Mean copy score of every head by model, from the analysis `retrieval_heads`."""
-    return {group.model: group.estimate("copy").mean for group in found.groups}
+    """Mean copy score of every head (layer, head) by model, from the analysis `retrieval_heads`; NaN in layers that
+    were not traced."""
+    scores = {}
+    for group in found.groups:
+        mean, layers = group.estimate("copy").mean, [int(layer) for layer in group.coordinate("copy", "layer")]
+        scores[group.model] = np.full((max(layers) + 1, mean.shape[1]), np.nan)
+        scores[group.model][layers] = mean
+    return scores
 
 
 # -- what came of it ----------------------------------------------------------------------------------------------
@@ -108,8 +121,10 @@ def _settings(spec: EditSpec) -> str:
 
 
 def _compared(pair: NDArray[np.float64]) -> dict[str, float]:
+    if not len(pair):  # such as divergences of an edit that no answer lived to see
+        return {**dict.fromkeys(("plain", "edited", "difference", "low", "high"), float("nan")), "n": 0}
     found: Estimate = estimate(pair[:, 1] - pair[:, 0])
-    plain, edited = (float(x) for x in pair.mean(axis=0)) if len(pair) else (float("nan"), float("nan"))
+    plain, edited = (float(x) for x in pair.mean(axis=0))
     values = {"plain": plain, "edited": edited, "difference": float(found.mean)}
     return values | {"low": float(found.low), "high": float(found.high), "n": int(found.n)}
 
@@ -127,3 +142,22 @@ def measured(answers: pd.DataFrame, specs: Sequence[EditSpec]) -> pd.DataFrame:
             numbers = {"mean": float(found.mean), "low": float(found.low), "high": float(found.high), "n": int(found.n)}
             rows.append({"model": model, "data": data, **what, "control": control, "quantity": quantity, **numbers})
     return pd.DataFrame(rows)
+
+
+def moved(answers: pd.DataFrame, specs: Sequence[EditSpec]) -> pd.DataFrame:
+    """One row per model, data, edit, step and layer of the traced questions: rows changed, attention moved in them."""
+    labels = {name: (spec, control) for spec, name, control in _all(specs)}
+    rows = []
+    for one in answers[answers["moved"].notna()].itertuples(index=False):
+        if one.condition in labels:
+            spec, control = labels[str(one.condition)]
+            who = {"model": one.model, "data": one.data, "edit": spec.name, "settings": _settings(spec)}
+            who["control"] = control
+            rows += [who | dict(zip(("step", "layer", "rows", "mass"), change, strict=True)) for change in one.moved]
+    if not rows:
+        return pd.DataFrame(rows)
+    keys = ["model", "data", "edit", "settings", "control", "step", "layer"]
+    found = (
+        pd.DataFrame(rows).groupby(keys, sort=False).agg(rows=("rows", "sum"), mass=("mass", "sum"), n=("rows", "size"))
+    )
+    return found.assign(mean=found["mass"] / found["rows"].where(found["rows"] > 0)).reset_index()
