@@ -24,7 +24,12 @@ def test_a_small_run(floatlens: Run, tmp_path: Path) -> None:
     assert set(effects["metric"]) == {"accuracy", "f1", "kl"}
     assert set(effects["n"]) == {3}
     found = pd.read_csv(out / "tables" / "measured.csv")
-    assert {"overlap", "speed", "first position", "strongest key", "moved"} == set(found["quantity"])
+    shares = {f"{name}{than}" for name in ("first position", "strongest key") for than in ("", ", above uniform")}
+    assert {"overlap", "speed", "moved", *shares} == set(found["quantity"])
+    places = pd.read_csv(out / "tables" / "moved.csv")
+    frozen = places[(places["edit"] == "freeze_layers") & ~places["control"]]
+    assert set(frozen["layer"]) == {0, 1, 2, 3}
+    assert (frozen["mass"] > 0).all()
     moved = found[(found["quantity"] == "moved") & (found["edit"] == "freeze_layers")]
     assert (moved["mean"] > 0.05).all()
     assert {path.name for path in (out / "figures").glob("*.png")} == {
