@@ -84,8 +84,9 @@ class Stop:
     def until(self, tasks: Iterable[T]) -> Iterator[T]:
         """The tasks, up to the moment when stopping was asked for."""
         source = iter(tasks)
-        while not self.asked and (task := next(source, None)) is not None:  # making a task may be work, or may fail
-            if self.asked:
+        while not self.asked:  # before a task is made: that may be work, or may fail
+            task = next(source, None)
+            if task is None:
                 return
             yield task
 

@@ -147,13 +147,12 @@ def measured(answers: pd.DataFrame, specs: Sequence[EditSpec]) -> pd.DataFrame:
 def moved(answers: pd.DataFrame, specs: Sequence[EditSpec]) -> pd.DataFrame:
     """One row per model, data, edit, step and layer of the traced questions: rows changed, attention moved in them."""
     labels = {name: (spec, control) for spec, name, control in _all(specs)}
-    rows = []
-    for one in answers[answers["moved"].notna()].itertuples(index=False):
-        if one.condition in labels:
-            spec, control = labels[str(one.condition)]
-            who = {"model": one.model, "data": one.data, "edit": spec.name, "settings": _settings(spec)}
-            who["control"] = control
-            rows += [who | dict(zip(("step", "layer", "rows", "mass"), change, strict=True)) for change in one.moved]
+    rows: list[dict[str, Any]] = []
+    some = answers[answers["moved"].notna() & answers["condition"].isin(list(labels))]
+    for model, data, condition, changes in some[["model", "data", "condition", "moved"]].to_numpy(dtype=object):
+        spec, control = labels[condition]
+        who = {"model": model, "data": data, "edit": spec.name, "settings": _settings(spec), "control": control}
+        rows += [who | dict(zip(("step", "layer", "rows", "mass"), change, strict=True)) for change in changes]
     if not rows:
         return pd.DataFrame(rows)
     keys = ["model", "data", "edit", "settings", "control", "step", "layer"]
