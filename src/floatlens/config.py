@@ -7,9 +7,9 @@ know, before any weights are read. Importing this stays quick: no torch, no nump
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from floatlens.errors import FloatlensError
 
@@ -41,6 +41,15 @@ class ModelConfig(_Config):
     revision: str | None = None
     dtype: str | None = None
     device: str | None = None
+    device_map: str | dict[str, int | str] | None = Field(
+        None, description="instead of device, as transformers takes it: auto spreads a model over all GPUs"
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.device is not None and self.device_map is not None:
+            raise ValueError("give device or device_map, not both")
+        return self
 
 
 class PromptConfig(_Config):

@@ -7,14 +7,24 @@ last bits of sums over blocks). Nothing here measures memory: it is learnt from 
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
-__all__ = ["LEAST_BLOCK", "Room", "give_back", "out_of_memory"]
+from floatlens.capture.soften import Workspace
+from floatlens.errors import FloatlensError
+
+__all__ = ["LEAST_BLOCK", "Room", "give_back", "in_blocks_that_fit", "out_of_memory"]
+
+T = TypeVar("T")
 
 LEAST_BLOCK = 256 << 10
 """Bytes of the smallest block of attention; with less, what a pass needs besides is all that counts."""
+
+
+_WORDS = ("can't allocate memory", "out of memory", "cublas_status_alloc_failed", "cudnn_status_alloc_failed")
 
 
 @dataclass
@@ -23,6 +33,10 @@ class Room:
 
     questions: int | None = None
     block_bytes: int = 8 << 20
+
+    def workspace(self) -> Workspace:
+        """Buffers that fit: what an edit keeps of a layer is eight blocks, and becomes smaller with them."""
+        return Workspace(self.block_bytes, keep_bytes=8 * self.block_bytes)
 
     def fewer_questions(self, tried: int) -> str:
         """Half of what was tried from now on; what to say about it."""
@@ -37,10 +51,30 @@ class Room:
         return f"out of memory with blocks of {tried >> 10} KiB; from now on {self.block_bytes >> 10} KiB"
 
 
+def in_blocks_that_fit(room: Room, attempt: Callable[[Workspace], T], said: list[str], otherwise: str) -> T:
+    """What `attempt` gives, with blocks halved each time that it runs out of memory; `said` gets a line for each time.
+
+    Where blocks cannot become smaller, `otherwise` is the error.
+    """
+    while True:
+        try:
+            return attempt(room.workspace())
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+        # here what was raised, and with it everything that the attempt held, is gone
+        give_back()
+        smaller = room.smaller_blocks()
+        if smaller is None:
+            raise FloatlensError(otherwise)
+        said.append(smaller)
+
+
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that memory ran out; torch says it of a CPU in a RuntimeError like any other."""
-    plain = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return plain or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+    """Whether an error means that memory ran out; torch says it of a CPU, MPS and cuBLAS in a plain RuntimeError."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _WORDS)
 
 
 def give_back() -> None:
@@ -48,3 +82,5 @@ def give_back() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()

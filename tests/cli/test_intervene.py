@@ -24,7 +24,12 @@ def test_a_small_run(floatlens: Run, tmp_path: Path) -> None:
     assert set(effects["metric"]) == {"accuracy", "f1", "kl"}
     assert set(effects["n"]) == {3}
     found = pd.read_csv(out / "tables" / "measured.csv")
-    assert {"overlap", "speed", "first position", "strongest key", "moved"} == set(found["quantity"])
+    shares = {f"{name}{than}" for name in ("first position", "strongest key") for than in ("", ", above uniform")}
+    assert {"overlap", "speed", "moved", *shares} == set(found["quantity"])
+    places = pd.read_csv(out / "tables" / "moved.csv")
+    frozen = places[(places["edit"] == "freeze_layers") & ~places["control"]]
+    assert set(frozen["layer"]) == {0, 1, 2, 3}
+    assert (frozen["mass"] > 0).all()
     moved = found[(found["quantity"] == "moved") & (found["edit"] == "freeze_layers")]
     assert (moved["mean"] > 0.05).all()
     assert {path.name for path in (out / "figures").glob("*.png")} == {
@@ -44,3 +49,16 @@ def test_mistakes_are_one_line(floatlens: Run, tmp_path: Path) -> None:
     assert (code, 'no edit "drop"' in err) == (2, True)
     code, _, err = floatlens(*common, "--edit", "ablate_heads:top=2")
     assert (code, "--heads-from" in err.splitlines()[-1]) == (2, True)
+
+
+def test_the_traces_that_heads_come_from_are_on_record(tmp_path: Path) -> None:
+    """A digest beside the folder's name: other traces in the same place are another choice of heads."""
+    from floatlens.cli.intervene import _digests
+
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "a.zarr.zip").write_bytes(b"one")
+    first = _digests([tmp_path])
+    assert list(first) == [str(tmp_path)]
+    assert _digests([tmp_path]) == first
+    (tmp_path / "traces" / "a.zarr.zip").write_bytes(b"two")
+    assert _digests([tmp_path]) != first

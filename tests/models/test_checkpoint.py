@@ -13,7 +13,8 @@ from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, Reposit
 from safetensors.torch import load_file, save_file
 
 from floatlens.errors import FloatlensError
-from floatlens.models import load
+from floatlens.models import checkpoint, load
+from floatlens.models.facts import look
 
 IDS = torch.tensor([[5, 9, 13, 40, 41, 8]])
 
@@ -290,3 +291,31 @@ def test_a_repository_that_does_not_exist(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
     with pytest.raises(FloatlensError, match=r"org/name \(revision v1\): no such folder here and no such repository"):
         load("org/name", revision="v1")
+
+
+def test_a_digest_tells_weights_apart(copied, monkeypatch):
+    """Small files as a whole, large ones by size and both ends; a folder's name does not count."""
+    folder = copied("llama")
+    weights = folder / "model.safetensors"
+    first = look(str(folder)).weights
+    again = folder.rename(folder.with_name("elsewhere"))
+    assert look(str(again)).weights == first
+    content = bytearray((again / weights.name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (again / weights.name).write_bytes(content)
+    assert look(str(again)).weights != first
+    monkeypatch.setattr(checkpoint, "_READ_WHOLE", 100)
+    monkeypatch.setattr(checkpoint, "_END", 50)
+    large = look(str(again)).weights
+    content[len(content) // 2] ^= 1
+    (again / weights.name).write_bytes(content)
+    assert look(str(again)).weights == large  # what lies between is not read
+    content[-1] ^= 1
+    (again / weights.name).write_bytes(content)
+    assert look(str(again)).weights != large
+
+
+def test_a_hub_repository_is_known_by_its_revision(hub, copied):
+    hub(copied("llama"))
+    facts = look("org/name")
+    assert (facts.weights, facts.revision) == (None, COMMIT)

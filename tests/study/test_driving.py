@@ -6,9 +6,11 @@ import errno
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from floatlens.errors import FloatlensError
@@ -115,6 +117,56 @@ def test_ctrl_c_finishes_what_is_under_way(plan: Plan, tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_after_ctrl_c_no_task_is_even_made() -> None:
+    """Choosing heads from half of the traces would be work for nothing, or fail."""
+    made: list[int] = []
+
+    def tasks() -> Iterator[int]:
+        for number in range(3):
+            made.append(number)
+            yield number
+
+    stop = Stop()
+    for _ in stop.until(tasks()):
+        stop.times = 1
+    assert made == [0]
+    assert list(stop.until(tasks())) == []
+    assert made == [0]
+
+
+class Untraced(Fake):
+    """Fails every trace of the first model, and none of the second."""
+
+    def run(self, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        for task in tasks:
+            if isinstance(task, TraceTask) and task.subject.ref == "scale:llada":
+                yield task, task.failed("no")
+            elif isinstance(task, driving._Refused):
+                yield task, task.perform(None)  # type: ignore[arg-type]
+            else:
+                yield task, _done(task)
+
+
+def test_heads_that_cannot_be_chosen_fail_their_items_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a model without traces, or with fewer scores than heads asked for; the rest is asked."""
+    data = [{"ref": "scale:rag:documents=2", "limit": 5, "conditions": ["rag", "ablate_heads:top=1,2"]}]
+    plan = make_plan(read_study({**STUDY, "data": data}))
+    scores = {"scale:qwen": np.array([[np.nan, 0.5], [np.nan, np.nan]])}
+    monkeypatch.setattr(driving, "_copy_scores", lambda run: scores)
+    found = go(plan, tmp_path, Untraced())
+    failed = [one for one in found if one.status == "failed" and one.what == "answer"]
+    assert {(one.model, one.condition) for one in failed} == {
+        ("scale:llada", f"ablate_heads top={top}{control}") for top in (1, 2) for control in ("", " (random)")
+    } | {("scale:qwen", f"ablate_heads top=2{control}") for control in ("", " (random)")}
+    assert len(failed) == 6 * 5
+    errors = {one.error for one in failed}
+    assert "ablate_heads top=1: no trace of scale:llada came out, so its retrieval heads are not known" in errors
+    assert any(str(error).startswith("ablate_heads top=2: 1 heads of scale:qwen have a copy score") for error in errors)
+    assert len(on_disk(tmp_path)) == 2 * (5 * 5 + 2)
+
+
 def test_a_second_ctrl_c_waits_for_the_disk_only(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settle = driving._settle
 
@@ -161,6 +213,15 @@ def test_another_study_is_refused_by_its_first_difference(plan: Plan, tmp_path: 
     assert manifest is not None
     assert manifest["study"]["about"] == "words"
     assert {"versions", "machine", "git", "models", "data", "stress"} < set(manifest)
+
+
+def test_other_weights_under_the_same_name_are_refused(plan: Plan, tmp_path: Path) -> None:
+    go(plan, tmp_path, Fake())
+    first = plan.subjects[0]
+    assert len(first.facts.weights or "") == 64
+    other = replace(first, facts=replace(first.facts, weights="ab" * 32))
+    with pytest.raises(FloatlensError, match=r"made with models\.scale:llada\.weights = .*, now it is \"abab"):
+        go(replace(plan, subjects=(other, *plan.subjects[1:])), tmp_path, Fake())
 
 
 def test_two_processes_are_kept_apart(plan: Plan, tmp_path: Path) -> None:

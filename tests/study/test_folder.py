@@ -10,7 +10,8 @@ import pytest
 from floatlens.errors import FloatlensError
 from floatlens.study import Record, RunFolder
 
-MANIFEST: dict[str, Any] = {"config": {"seed": 0, "layers": [0, 1], "on": True, "data": {"path": "a"}}, "versions": {}}
+CONFIG = {"seed": 0, "layers": [0, 1], "on": True, "data": {"path": "a"}}
+MANIFEST: dict[str, Any] = {"kind": "trace", "config": CONFIG, "versions": {}}
 
 
 def changed(**config: Any) -> dict[str, Any]:
@@ -128,3 +129,12 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
         (tmp_path / "manifest.json").write_text(content)
         with pytest.raises(FloatlensError, match=r"manifest\.json: not"), RunFolder.open(tmp_path, Record):
             pass
+
+
+@pytest.mark.parametrize("manifest", ['{"name": "my web app", "icons": []}', '{"kind": null}'])
+def test_the_manifest_of_something_else_is_left_alone(tmp_path: Path, manifest: str) -> None:
+    (tmp_path / "manifest.json").write_text(manifest)
+    with pytest.raises(FloatlensError, match="it names no kind"), RunFolder.open(tmp_path, Record):
+        pass
+    assert [entry.name for entry in tmp_path.iterdir()] == ["manifest.json"]
+    assert (tmp_path / "manifest.json").read_text() == manifest

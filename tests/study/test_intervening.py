@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +13,13 @@ import xarray as xr
 
 from floatlens.analysis import Group, Result
 from floatlens.errors import FloatlensError
+from floatlens.models.facts import look
 from floatlens.qa.edited import parse_edit
-from floatlens.study.intervening import copy_scores, edit_conditions, effects, heads_for, measured
-from floatlens.study.interventions import specs_of
+from floatlens.study.intervening import copy_scores, edit_conditions, effects, heads_for, measured, moved
+from floatlens.study.interventions import publish_interventions, specs_of
 from floatlens.verdicts import edit_claims
 
+SUBJECT = SimpleNamespace(ref="m", facts=look("scale:qwen"))
 SPECS = [*parse_edit("drop_anchors:k=1,5"), *parse_edit("pin_anchors"), *parse_edit("sink_token:logit=2")]
 
 
@@ -32,6 +35,7 @@ def answers(rates: dict[str, float], n: int = 20, kind: str = "mdm") -> pd.DataF
             "f1": 0.5,
             "kl": None if name == "plain" else 1 - rate,
             "measured": {"speed": rate, "moved": 0.25} if i < 2 else None,
+            "moved": ((1, 0, 4, 2.0 + i), (1, 3, 4, 0.0)) if i < 2 and name != "plain" else None,
         }
         for name, rate in rates.items()
         for i in range(n)
@@ -43,7 +47,7 @@ RATES = {"plain": 1.0, "drop_anchors k=1": 0.5, "drop_anchors k=1 (random)": 0.9
 
 
 def test_every_edit_comes_with_its_control() -> None:
-    found = edit_conditions(SPECS, seed=3, traced=2)(None, SimpleNamespace(ref="m"))  # type: ignore[arg-type]
+    found = edit_conditions(SPECS, seed=3, traced=2)(None, SUBJECT)  # type: ignore[arg-type]
     names = [condition.name for condition in found]
     assert names[:3] == ["plain", "drop_anchors k=1", "drop_anchors k=1 (random)"]
     assert names[-1] == "sink_token logit=2"  # which has none
@@ -62,6 +66,15 @@ def test_heads_are_chosen_by_score_and_model() -> None:
     with pytest.raises(FloatlensError, match="which heads of other retrieve is not known"):
         heads_for(spec, "other", scores)
     assert heads_for(SPECS[0], "other", {}) == SPECS[0]
+    (four,) = parse_edit("ablate_heads:top=4")
+    with pytest.raises(FloatlensError, match="ablate_heads top=4: 3 heads of m have a copy score, fewer than 4"):
+        heads_for(four, "m", scores)
+
+
+def test_an_edit_that_the_model_does_not_allow_is_refused_with_its_name() -> None:
+    wrong = edit_conditions(parse_edit("freeze_layers:layers=0-99"), seed=0, traced=0)
+    with pytest.raises(FloatlensError, match=r"--edit freeze_layers layers=0-99: .*outside 0\.\.7"):
+        wrong(None, SUBJECT)  # type: ignore[arg-type]
 
 
 def test_copy_scores_carry_the_numbers_of_layers_and_heads() -> None:
@@ -80,6 +93,27 @@ def test_effects_are_differences_on_the_same_questions() -> None:
     assert set(drop["n"]) == {20}
     divergence = rows[(rows["metric"] == "kl") & (rows["settings"] == "k=5")].iloc[0]
     assert (divergence["plain"], divergence["edited"]) == (0.0, 0.75)
+
+
+def test_without_any_divergence_there_is_none_and_everything_is_written(tmp_path: Path) -> None:
+    """Answers of one token end before an edit that looks at the step before can act."""
+    given = answers(RATES).assign(kl=None)
+    rows, files = publish_interventions(given, tmp_path, formats=["png"])
+    own = rows[rows["metric"] == "kl"]
+    assert own["difference"].isna().all()
+    assert set(own["n"]) == {0}
+    assert set(rows[rows["metric"] == "accuracy"]["n"]) == {20}
+    assert (tmp_path / "tables" / "effects.csv") in files
+
+
+def test_what_was_moved_is_told_by_step_and_layer() -> None:
+    rows = moved(answers(RATES), SPECS)
+    own = rows[(rows["settings"] == "k=1") & ~rows["control"]]
+    assert own[["step", "layer", "rows", "mass", "n", "mean"]].to_numpy().tolist() == [
+        [1, 0, 8, 5.0, 2, 0.625],
+        [1, 3, 8, 0.0, 2, 0.0],
+    ]
+    assert rows["control"].sum() == 2
 
 
 def test_measurements_are_of_the_traced_questions() -> None:

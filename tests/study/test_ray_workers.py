@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import builtins
 import os
+import random
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+import threading
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
@@ -20,6 +24,7 @@ from floatlens.study.workers import ATTEMPTS, Holder
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from killing import moments
 from small import STUDY, assert_same
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason='Ray is not installed (pip install "floatlens[ray]")')
@@ -83,6 +88,112 @@ def test_every_task_is_done_whatever_happens_to_workers(tmp_path: Path) -> None:
     assert not ray.is_initialized()
 
 
+class LostError(Exception):
+    """What stands in for Ray's errors."""
+
+
+class Actor:
+    """Answers at once, or never, or dies: what a stand-in for Ray's actors is told to do."""
+
+    def __init__(self, ray: FakeRay, number: int) -> None:
+        self._fate = ray.fates[number] if number < len(ray.fates) else ray.fates[-1]
+        self.pid = self.perform = self
+
+    def remote(self, task: Any = None) -> Any:
+        promise = object()
+        FakeRay.promises[promise] = (self._fate, None if task is None else 2 * task.number)
+        return promise
+
+
+class FakeRay:
+    """As much of Ray as the driver uses; `fates` of actors in the order in which they are started."""
+
+    promises: ClassVar[dict[Any, tuple[str, Any]]] = {}
+    exceptions = SimpleNamespace(RayError=LostError)
+
+    def __init__(self, *fates: str, nodes: Sequence[dict[str, float]] = ({"CPU": 8.0},)) -> None:
+        self.fates, self.started = fates, 0
+        self._nodes = [{"Alive": True, "Resources": node} for node in nodes]
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return self._nodes
+
+    def remote(self, **asked: float) -> Any:
+        def kind(cls: type) -> Any:
+            return SimpleNamespace(remote=self._start)
+
+        return kind
+
+    def _start(self, threads: int) -> Actor:
+        self.started += 1
+        return Actor(self, self.started - 1)
+
+    def wait(self, promises: list[Any], *, num_returns: int, timeout: float | None) -> tuple[list[Any], list[Any]]:
+        done = [one for one in promises if self._comes(one)][:num_returns]
+        assert done or timeout is not None, "this would wait for ever"
+        return done, [one for one in promises if one not in done]
+
+    def _comes(self, promise: Any) -> bool:
+        return self.promises[promise][0] != "absent"
+
+    def get(self, promise: Any) -> Any:
+        fate, value = self.promises[promise]
+        if fate == "still-born" or (fate == "mortal" and value is not None):
+            raise LostError("the actor is dead\nand more")
+        return 1 if value is None else (True, value)
+
+    def kill(self, actor: Actor) -> None:
+        """Nothing to do."""
+
+
+def team(monkeypatch: pytest.MonkeyPatch, ray: FakeRay, count: int | None, **how: Any) -> Any:
+    from floatlens.study import ray_workers
+
+    monkeypatch.setattr(ray_workers, "import_ray", lambda: ray)
+    return ray_workers.RayWorkers(count, **{"patience": 0.2, **how})
+
+
+@pytest.mark.parametrize(
+    "fates",
+    [("here", "here"), ("absent", "here"), ("here", "absent"), ("mortal", "absent", "here"), ("still-born", "here")],
+    ids=str,
+)
+def test_an_actor_without_a_place_holds_up_nothing(fates: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    jobs = [Job(i, str(tmp_path)) for i in range(5)]
+    with team(monkeypatch, FakeRay(*fates), 2) as workers:
+        assert {job.number: found for job, found in workers.run(jobs)} == {i: 2 * i for i in range(5)}
+
+
+@pytest.mark.parametrize(
+    ("fate", "why"),
+    [("absent", "others may be using the cluster"), ("still-born", "the last one said: the actor is dead")],
+)
+def test_without_any_worker_it_ends_with_one_line(
+    fate: str, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    message = rf"no Ray worker could be started within 0\.2 s: each asks for 1 CPUs and 0 GPUs; {why}"
+    with team(monkeypatch, FakeRay(fate), 2) as workers, pytest.raises(FloatlensError, match=message) as caught:
+        list(workers.run([Job(0, str(tmp_path))]))
+    assert "\n" not in str(caught.value)
+
+
+def test_room_is_counted_machine_by_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [{"CPU": 8.0, "GPU": 3.0}, {"CPU": 3.0, "GPU": 8.0}, {"CPU": 64.0}]
+    ray = FakeRay("here", nodes=nodes)
+    with team(monkeypatch, ray, None, cpus=2, gpus=2) as workers:
+        assert workers.count == 2  # one on each machine with GPUs; all CPUs and GPUs together would make five
+    with (
+        pytest.raises(FloatlensError, match=r"3 workers with 2 CPUs and 2 GPUs each .* has room for 2;"),
+        team(monkeypatch, ray, 3, cpus=2, gpus=2),
+    ):
+        pass
+    with team(monkeypatch, FakeRay("here", nodes=[{"CPU": 1.0}]), None, cpus=0.1) as workers:
+        assert workers.count == 10
+
+
 @needs_ray
 @pytest.mark.slow
 def test_more_than_there_is_is_refused() -> None:
@@ -95,32 +206,39 @@ def test_more_than_there_is_is_refused() -> None:
         pass
 
 
+class Murderer(threading.Thread):
+    """Kills busy actors, one after another, at random moments; of a task only one, since three times is a failure."""
+
+    def __init__(self, chance: random.Random, kills: int) -> None:
+        super().__init__(daemon=True)
+        self._chance, self._kills, self.team, self.killed = chance, kills, list[Any](), 0
+
+    def run(self) -> None:
+        while self.killed < self._kills:
+            time.sleep(self._chance.random() * 0.8)
+            busy = [one for one in self.team if one.placed and one.pending is not None and not one.pending.tried]
+            if busy:
+                os.kill(self._chance.choice(busy).pid, signal.SIGKILL)
+                self.killed += 1
+
+
 @needs_ray
 @pytest.mark.slow
 def test_a_study_with_killed_actors_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from floatlens.study import ray_workers
-    from floatlens.study.spread import Spread
 
-    study = {**STUDY, "output": {"figures": ["png"], "report": False}}
+    data = [{**STUDY["data"][0], "limit": 8}]
+    study = {**STUDY, "data": data, "output": {"figures": ["png"], "report": False}}
     fl.run(study, tmp_path / "here")
-    killed: list[int] = []
+    murderer = Murderer(moments(), kills=12)
+    start = ray_workers._Worker.__init__
 
-    class Murderous(Spread[Any]):
-        """Kills the actor that is busy with every seventh task, at once."""
+    def watched(self: Any, *given: Any) -> None:
+        start(self, *given)
+        murderer.team.append(self)
 
-        def run(self, tasks: Iterator[Any]) -> Iterator[Any]:
-            return super().run(self._counted(tasks))
-
-        def _counted(self, tasks: Iterable[Any]) -> Iterator[Any]:
-            for number, task in enumerate(tasks):
-                busy = [worker for worker in self._team if worker.pending is not None]
-                if number % 7 == 3 and busy:
-                    killed.append(number)
-                    worker = busy[0]
-                    worker._ray.kill(worker.actor)
-                yield task
-
-    monkeypatch.setattr(ray_workers, "Spread", Murderous)
+    monkeypatch.setattr(ray_workers._Worker, "__init__", watched)
+    murderer.start()
     fl.run(study, tmp_path / "ray", workers=2, executor="ray")
-    assert len(killed) >= 2
+    assert murderer.killed >= 10
     assert_same(tmp_path / "here", tmp_path / "ray")

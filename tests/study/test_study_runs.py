@@ -12,6 +12,7 @@ import floatlens as fl
 from floatlens.errors import FloatlensError
 from floatlens.report import report
 from floatlens.report.answered import open_answered
+from floatlens.report.provenance import run_facts
 from floatlens.study.records import StudyRecord
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -82,8 +83,10 @@ def test_the_report_speaks_of_answers_too(done: fl.Run, tmp_path: Path) -> None:
     assert "retrieved documents help diffusion models" in page
     answers = [record for record in done.records if record.what == "answer"]
     assert sum(len(part.own) for part in open_answered([done.path], {})) == len(answers)
-    written = (done.report or Path()).read_text()
-    assert f'"records": {ITEMS}' in written or str(ITEMS) in written
+    assert done.report is not None
+    assert '<section id="intervene"' in done.report.read_text()  # what the run itself wrote, as well
+    (facts,) = run_facts([done.path])
+    assert (facts["answers"], facts["traces"], facts["outcomes"]) == (len(answers), 4, {"done": ITEMS})
 
 
 @pytest.mark.slow

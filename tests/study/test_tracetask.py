@@ -94,4 +94,13 @@ def test_what_never_fits_fails_with_advice(task: TraceTask, holder: Holder, monk
 def test_other_errors_are_no_lack_of_memory() -> None:
     assert out_of_memory(MemoryError())
     assert out_of_memory(torch.OutOfMemoryError())
+    assert out_of_memory(RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB)"))
+    assert out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
     assert not out_of_memory(RuntimeError("shapes do not fit"))
+
+
+def test_what_an_edit_keeps_shrinks_with_the_blocks() -> None:
+    room = Room()
+    assert (room.workspace().block_bytes, room.workspace().keep_bytes) == (8 << 20, 64 << 20)
+    room.smaller_blocks()
+    assert (room.workspace().block_bytes, room.workspace().keep_bytes) == (4 << 20, 32 << 20)

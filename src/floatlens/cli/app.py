@@ -208,6 +208,9 @@ def trace(
     device: Annotated[
         str | None, _option("cpu, cuda, cuda:1, mps; if not given: cuda if there is one.", "Model")
     ] = None,
+    device_map: Annotated[
+        str | None, _option("Instead of --device: auto, for a model over several GPUs.", "Model")
+    ] = None,
     revision: Annotated[str | None, _option("Of a hub repository.", "Model")] = None,
     debug: Debug = False,
 ) -> None:
@@ -215,7 +218,8 @@ def trace(
     from floatlens.config import TraceConfig, TraceRunConfig, parse_layers, parse_names, parse_settings, read_config
 
     values: dict[str, Any] = {
-        "model": {"ref": model, "family": family, "revision": revision, "dtype": dtype, "device": device},
+        "model": {"ref": model, "family": family, "revision": revision, "dtype": dtype, "device": device}
+        | {"device_map": device_map},
         "prompt": {"template": "default" if template is None else template, "chat": chat},
         "decoding": {"sampler": sampler, "settings": parse_settings(settings or (), seed)},
         "capture": {"probes": parse_names(probes, "--probes"), "heads": heads, "layers": parse_layers(layers)},

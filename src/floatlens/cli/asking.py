@@ -49,6 +49,7 @@ class Request:
     workers: int | None
     dtype: str | None
     device: str | None
+    device_map: str | None
     command: Sequence[str]
     gold: Literal["answer"] | None = None
 
@@ -137,7 +138,8 @@ def _subjects(request: Request) -> list[Subject]:
         "decoding": {"sampler": request.sampler, "settings": parse_settings(request.settings, request.seed)},
         "first_line": request.first_line,
     }
-    models = [ModelConfig(ref=ref, dtype=request.dtype, device=request.device) for ref in request.models]
+    place = {"dtype": request.dtype, "device": request.device, "device_map": request.device_map}
+    models = [read_config(ModelConfig, {"ref": ref, **place}) for ref in request.models]
     return subjects([(model, look(model.ref)) for model in models], read_config(AskConfig, values))
 
 
@@ -165,13 +167,16 @@ def _ask(
     session: _Session,
 ) -> None:
     from floatlens.study.asking import run_items
-    from floatlens.study.workers import Workers, suggest
+    from floatlens.study.workers import Workers, suggest, threads_for
 
     left = session.total - session.done
-    count = request.workers or suggest([subject.model for subject in subjects], left)
+    used = [subject.model for subject in subjects]
+    count = request.workers or suggest(used, left)
     models = f"{len(subjects)} models" if len(subjects) > 1 else subjects[0].ref
     say(f"asking {models}, {left} answers to come" + (f", in {count} processes" if count > 1 else ""))
-    records = run_items(subjects, sources, plan.conditions, folder, Workers(count), request.batch)
+    records = run_items(
+        subjects, sources, plan.conditions, folder, Workers(count, threads_for(used, count)), request.batch
+    )
     with progress("asking", session.total, session.done) as bar:
         for record in records:
             session.take(record, bar)

@@ -16,6 +16,7 @@ from floatlens.cli.qa import (
     DataRefs,
     Debug,
     Device,
+    DeviceMap,
     Dtype,
     FirstLine,
     Format,
@@ -39,8 +40,9 @@ __all__ = ["add_intervene"]
 
 _HELP = (
     "Hold anchors still, take them away, silence heads: does the answer change?\n\n"
-    "Edits: drop_anchors:k=1,5,10 · pin_anchors:to=step0 · sink_token:logit=2 · ablate_heads:top=4,8:mode=zero · "
-    "freeze_layers:layers=0-1. Values with commas are doses, each with its random control; docs/interventions.md says "
+    "Edits: drop_anchors:k=1,5,10 · pin_anchors:to=step0 · swap_anchors · sink_token:logit=2 · "
+    "ablate_heads:top=4,8:mode=zero (or heads=5.3+7.0) · freeze_layers:layers=0-1; also strength=0.5, on=0-3 (layers), "
+    "steps=1-2. Values with commas are doses, each with its random control; docs/interventions.md says "
     "what each does. Accuracy, F1 and the divergence of the first token in OUT/tables, figures in OUT/figures. "
     "Running again continues."
 )
@@ -80,6 +82,7 @@ def intervene(
     workers: WorkerCount = None,
     dtype: Dtype = None,
     device: Device = None,
+    device_map: DeviceMap = None,
     debug: Debug = False,
 ) -> None:
     """See `_HELP`."""
@@ -89,7 +92,7 @@ def intervene(
 
     specs = [spec for text in edit for spec in parse_edit(text)]
     conditions = edit_conditions(specs, seed=control_seed, traced=traces, heads=_scores(heads_from or ()))
-    more = {"control_seed": control_seed, "traces": traces, "heads_from": [str(path) for path in heads_from or ()]}
+    more = {"control_seed": control_seed, "traces": traces, "heads_from": _digests(heads_from or ())}
     request = Request(
         kind="intervene",
         models=models,
@@ -109,12 +112,21 @@ def intervene(
         workers=workers,
         dtype=dtype,
         device=device,
+        device_map=device_map,
         command=["floatlens", *(context.obj or ())],
     )
     code, _ = run(request, Plan(conditions, ("answers",), more))
     if code != 130:
         publish(out)
     raise typer.Exit(code)
+
+
+def _digests(runs: Sequence[Path]) -> dict[str, str]:
+    """Which traces the heads were chosen from: the run, and a digest of its files."""
+    from floatlens.analysis.sources import trace_files
+    from floatlens.models.checkpoint import fingerprint
+
+    return {str(run): fingerprint(trace_files(run)) for run in runs}
 
 
 def _scores(runs: Sequence[Path]) -> dict[str, xr.DataArray]:

@@ -77,6 +77,7 @@ WorkerCount = Annotated[
 ]
 Dtype = Annotated[str | None, _option("float32, bfloat16, float16 or auto.", "Machine")]
 Device = Annotated[str | None, _option("cpu, cuda, cuda:1, mps; if not given: cuda if there is one.", "Machine")]
+DeviceMap = Annotated[str | None, _option("Instead of --device: auto, for a model larger than one GPU.", "Machine")]
 Debug = Annotated[bool, typer.Option("--debug", metavar="", help="Show tracebacks and the warnings of libraries.")]
 
 
@@ -110,6 +111,7 @@ def qa(
     workers: WorkerCount = None,
     dtype: Dtype = None,
     device: Device = None,
+    device_map: DeviceMap = None,
     paper: Annotated[
         bool, typer.Option("--paper", metavar="", help="Put the paper's rows below ours in the table.")
     ] = False,
@@ -137,6 +139,7 @@ def qa(
         workers=workers,
         dtype=dtype,
         device=device,
+        device_map=device_map,
         command=["floatlens", *(context.obj or ())],
     )
     plan = closed_and_rag(mode, corpus, top, skip_bad)
@@ -192,6 +195,7 @@ def stress(
     workers: WorkerCount = None,
     dtype: Dtype = None,
     device: Device = None,
+    device_map: DeviceMap = None,
     debug: Debug = False,
 ) -> None:
     """See `_STRESS`."""
@@ -218,6 +222,7 @@ def stress(
         workers=workers,
         dtype=dtype,
         device=device,
+        device_map=device_map,
         command=["floatlens", *(context.obj or ())],
         gold=gold,
     )

@@ -6,8 +6,10 @@ files are preferred; a .bin is read as plain tensors only. No file of code is ev
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,11 +18,13 @@ from floatlens.errors import FloatlensError
 
 from .settings import Settings
 
-__all__ = ["Checkpoint", "brief", "find"]
+__all__ = ["Checkpoint", "brief", "find", "fingerprint"]
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _SMALL = ["*.json", "*.txt", "*.model", "*.jinja"]
 _BELOW = ["*/*"]  # sub-folders hold other formats of the same weights
+_READ_WHOLE = 64 << 20
+_END = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,14 @@ class Checkpoint:
         """A JSON file of the folder, empty when there is none."""
         path = self.folder / name
         return dict(Settings.read(path)) if path.is_file() else {}
+
+    def weights_digest(self) -> str | None:
+        """Which weights a local folder holds (see `fingerprint`). None for a hub repository, whose revision says it,
+        and where there are none, which `weights` will refuse."""
+        if self.hub_id is not None:
+            return None
+        files = self._files("model.safetensors") or self._files("pytorch_model.bin")
+        return fingerprint(files) if files else None
 
     def weights(self) -> bool:
         """Fetch the weights if need be and check that every file is there and whole; True for safetensors."""
@@ -89,6 +101,23 @@ def find(ref: str, revision: str | None) -> Checkpoint:
         raise FloatlensError(f"{ref}: no such folder, and not a hub id such as org/name")
     folder = _snapshot(ref, revision, _SMALL)
     return Checkpoint(ref, folder, hub_id=ref, revision=folder.name)
+
+
+def fingerprint(files: Sequence[Path]) -> str:
+    """A sha256 over files by name. Of a file above 64 MiB its size and its first and last MiB count: that tells one
+    checkpoint from another (the header of tensors stands first) and takes no time for one of 16 GB."""
+    digest = hashlib.sha256()
+    for path in files:
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            if size <= _READ_WHOLE:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+                continue
+            digest.update(file.read(_END))
+            file.seek(-_END, 2)
+            digest.update(file.read(_END))
+    return digest.hexdigest()
 
 
 def _snapshot(hub_id: str, revision: str | None, patterns: list[str]) -> Path:

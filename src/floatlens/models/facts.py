@@ -1,7 +1,8 @@
 """What a checkpoint says of itself before any weights are read: which family reads it, and its sizes.
 
-It goes the way `load` goes, up to the weights, so that what it refuses `load` would refuse too. Of a hub repository
-only the small files are fetched. It imports transformers, but no torch module is built.
+It goes the way `load` goes, up to the weights, so that what it refuses `load` would refuse too. Of local weights only a
+digest is taken; of a hub repository only the small files are fetched. It imports transformers, but no torch module is
+built.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens.errors import FloatlensError
 from floatlens.models import names, registry
-from floatlens.models.checkpoint import find
+from floatlens.models.checkpoint import find, fingerprint
 
 if TYPE_CHECKING:
     from floatlens.models import Kind
@@ -27,6 +28,8 @@ class Facts:
 
     ref: str
     revision: str | None
+    weights: str | None
+    """A digest of the weight files of a folder or a file; None for a hub repository, which has its revision."""
     family: str
     kind: Kind
     shift: bool
@@ -64,7 +67,8 @@ def look(ref: str, *, family: str | None = None, revision: str | None = None) ->
     declared = classes[0] if isinstance(classes, list) and classes else None
     own = plan.architecture.__name__
     architecture = str(declared) if own.startswith("Auto") and declared else own
-    return _facts(ref, checkpoint.revision, reads, config, tokenizer, architecture, mask_id, plan.position_offset)
+    which = (checkpoint.revision, checkpoint.weights_digest())
+    return _facts(ref, which, reads, config, tokenizer, architecture, mask_id, plan.position_offset)
 
 
 def _look_gguf(ref: str, chosen: Family | None, revision: str | None) -> Facts:
@@ -84,12 +88,13 @@ def _look_gguf(ref: str, chosen: Family | None, revision: str | None) -> Facts:
     except (ValueError, TypeError, OSError, KeyError) as error:
         raise FloatlensError(f"{ref}: transformers cannot read its header ({error})") from error
     tokenizer = load_gguf_tokenizer(path)
-    return _facts(ref, None, FAMILY, config.get_text_config(), tokenizer, f"{config.model_type} (GGUF)", None, 0)
+    which = (None, fingerprint([path]))
+    return _facts(ref, which, FAMILY, config.get_text_config(), tokenizer, f"{config.model_type} (GGUF)", None, 0)
 
 
 def _facts(
     ref: str,
-    revision: str | None,
+    which: tuple[str | None, str | None],
     family: Family,
     config: Any,
     tokenizer: Any,
@@ -110,7 +115,8 @@ def _facts(
     length = number("max_position_embeddings")
     return Facts(
         ref=ref,
-        revision=revision,
+        revision=which[0],
+        weights=which[1],
         family=family.name,
         kind=family.kind,
         shift=family.shift,

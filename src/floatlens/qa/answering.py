@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from floatlens.capture.editing import edit
-from floatlens.capture.soften import Workspace
 from floatlens.decoding import decode, decode_steps, prompt_room
 from floatlens.errors import FloatlensError, FloatlensWarning
 from floatlens.prompts import Prompt, answer_text, build
@@ -156,11 +155,11 @@ def _decode(
     spec = drafts[0].asked.edit
     if spec is None:
         return decode(model, ids, **how), [None] * len(drafts)
-    made = spec.build(model)
-    with tapped(model, made.first_step) as plain:
-        for _ in islice(decode_steps(model, ids, **how), made.first_step + 1):
+    made, first = spec.build(model), spec.reaches
+    with tapped(model, first) as plain:
+        for _ in islice(decode_steps(model, ids, **how), first + 1):
             pass
-    with edit(model, made, workspace=Workspace(room.block_bytes)), tapped(model, made.first_step) as edited:
+    with edit(model, made, workspace=room.workspace()), tapped(model, first) as edited:
         decoded = decode(model, ids, **how)
     before, after = (tap.first or [None] * len(drafts) for tap in (plain, edited))
     return decoded, [divergence(*pair) for pair in zip(before, after, strict=True)]

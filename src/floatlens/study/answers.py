@@ -42,7 +42,7 @@ def answers_frame(records: Iterable[AnswerRecord], models: Mapping[str, Mapping[
     """One row per question that was answered: who, what, where, and the scores. `models` are those of the manifest."""
     import pandas as pd
 
-    columns = ["model", "kind", "data", "condition", "index", "id", "prediction", *METRICS, "kl", "measured"]
+    columns = ["model", "kind", "data", "condition", "index", "id", "prediction", *METRICS, "kl", "measured", "moved"]
     rows = [
         {"kind": models[record.model]["kind"], **record.model_dump(include=set(columns))}
         for record in records

@@ -107,14 +107,20 @@ class AskTask:
         model = holder.get(self.subject.model)
         answers = ask(model, [item.asked for item in self.items], self.subject.config, holder.room)
         records = [_record(item, answer) for item, answer in zip(self.items, answers, strict=True)]
-        return [self._measured(model, *pair) for pair in zip(self.items, records, strict=True)]
+        return [self._measured(model, holder, *pair) for pair in zip(self.items, records, strict=True)]
 
-    def _measured(self, model: LanguageModel, item: Item, record: AnswerRecord) -> AnswerRecord:
+    def _measured(self, model: LanguageModel, holder: Holder, item: Item, record: AnswerRecord) -> AnswerRecord:
+        """The record with what a trace of the same question shows; the answer stands where that fails."""
         if not item.traced or record.status == "failed":
             return record
         from floatlens.study.measuring import measure
 
-        return record.model_copy(update={"measured": measure(model, item.asked, self.subject.config)})
+        try:
+            found = measure(model, item.asked, self.subject.config, holder.room)
+        except FloatlensError as error:
+            return record.model_copy(update={"warnings": (*record.warnings, f"not measured: {error}")})
+        more = {"measured": found.values, "moved": found.moved, "warnings": (*record.warnings, *found.said)}
+        return record.model_copy(update=more)
 
     def halves(self) -> list[AskTask]:
         """Two batches instead of one; nothing of a single question."""

@@ -39,15 +39,11 @@ class Chosen:
     @property
     def ablated(self) -> tuple[EditSpec, ...]:
         """Edits that wait for the traces."""
-        return tuple(spec for spec in self.edits if _waits(spec))
+        return tuple(spec for spec in self.edits if spec.waits)
 
     def need(self, *, corpus: bool) -> tuple[Need, ...]:
         """What every question must have."""
         return ("answers", "documents") if "rag" in self.modes and not corpus else ("answers",)
-
-
-def _waits(spec: EditSpec) -> bool:
-    return spec.name == "ablate_heads" and "top" in dict(spec.settings)
 
 
 def choose(names: Sequence[str], where: str) -> Chosen:
@@ -84,7 +80,7 @@ def conditions(chosen: Chosen, makers: Makers) -> Conditions:
     """All conditions but the ablations that wait for traces."""
     modes = {"closed": Condition("closed", _without_documents)}
     modes["rag"] = Condition("rag", makers.rag, traced=makers.measured if chosen.edits else 0)
-    edits = [spec for spec in chosen.edits if not _waits(spec)]
+    edits = [spec for spec in chosen.edits if not spec.waits]
     plain = [modes[name] for name in chosen.modes] + [one for spec in edits for one in _edited(spec, spec, makers)]
     stressed = stress_conditions(chosen.tests, makers.stress, makers.say) if chosen.tests else None
 

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from floatlens.study.asking import ask_tasks
+from floatlens.errors import FloatlensError
+from floatlens.study.asking import AskTask, ask_tasks
 from floatlens.study.choosing import ablations
+from floatlens.study.intervening import copy_scores, heads_for
 from floatlens.study.records import AnswerRecord, StudyRecord
 from floatlens.study.tracetask import Traced, place
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from floatlens.qa.edited import EditSpec
     from floatlens.study.folder import RunFolder
     from floatlens.study.plan import Plan
     from floatlens.study.spread import Task
-    from floatlens.study.workers import Executor
+    from floatlens.study.workers import Executor, Holder
 
 __all__ = ["Stop", "run_plan"]
 
@@ -79,8 +83,10 @@ class Stop:
 
     def until(self, tasks: Iterable[T]) -> Iterator[T]:
         """The tasks, up to the moment when stopping was asked for."""
-        for task in tasks:
-            if self.asked:
+        source = iter(tasks)
+        while not self.asked:  # before a task is made: that may be work, or may fail
+            task = next(source, None)
+            if task is None:
                 return
             yield task
 
@@ -118,18 +124,48 @@ def _first(plan: Plan, run: RunFolder[StudyRecord], batch: int) -> Iterator[Task
 
 
 def _ablated(plan: Plan, run: RunFolder[StudyRecord], batch: int) -> Iterator[Task[Any]]:
-    waiting = [part for part in plan.parts if part.chosen.ablated]
+    """Of a model whose heads cannot be chosen the items fail, and the others are asked."""
+    waiting = [(part, spec) for part in plan.parts for spec in part.chosen.ablated]
     scores = _copy_scores(run) if waiting else {}
     for subject in plan.subjects:
-        for part in waiting:
-            conditions = ablations(part.chosen, part.makers, scores)
-            yield from ask_tasks(subject, [part.data], conditions, run, batch)
+        for part, spec in waiting:
+            one = replace(part.chosen, edits=(spec,))
+            conditions, why = ablations(one, part.makers, scores), _unknown(spec, subject.ref, scores)
+            if why is None:
+                yield from ask_tasks(subject, [part.data], conditions, run, batch)
+                continue
+            named = ask_tasks(subject, [part.data], ablations(one, part.makers, None), run, batch)
+            yield from (_Refused(task, why) for task in named)
+
+
+def _unknown(spec: EditSpec, model: str, scores: Mapping[str, xr.DataArray]) -> str | None:
+    """Why an ablation cannot be asked; None where it can."""
+    if model not in scores:
+        return f"{spec.label}: no trace of {model} came out, so its retrieval heads are not known"
+    try:
+        heads_for(spec, model, scores)
+    except FloatlensError as error:
+        return str(error)
+    return None
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """A task that cannot be done, for a reason that is known before a worker sees it."""
+
+    task: AskTask
+    why: str
+
+    def perform(self, holder: Holder) -> list[AnswerRecord]:
+        return self.failed(self.why)
+
+    def failed(self, error: str) -> list[AnswerRecord]:
+        return self.task.failed(error)
 
 
 def _copy_scores(run: RunFolder[StudyRecord]) -> dict[str, xr.DataArray]:
     """How much each head copies, from the traces of this study that are on record."""
     from floatlens.analysis import retrieval_heads
-    from floatlens.study.intervening import copy_scores
 
     done = (one.file for one in run.records.values() if one.what == "trace" and one.complete(run.path))
     files = sorted(file for file in done if file is not None)

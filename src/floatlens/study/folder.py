@@ -42,6 +42,7 @@ class RunFolder(Generic[R]):
         """Make the folder if need be, keep others out of it, and read what is there. A foreign folder is refused."""
         run: RunFolder[R] = RunFolder(Path(path))
         run._check_place()
+        run._check_kind(kind)  # before anything is put into it
         with _locked(run.path / ".lock", run.path):
             for left in run.traces.glob(".floatlens-*"):  # what a killed run was writing
                 shutil.rmtree(left)
@@ -134,9 +135,15 @@ class RunFolder(Generic[R]):
             raise FloatlensError(f"{self.path}: not empty and not a run (no manifest.json); give another --out")
 
     def _check_kind(self, kind: type[R]) -> None:
-        named = (self.manifest or {}).get("kind")
-        if named is not None and named not in kind.runs:
-            wanted = " or ".join(kind.runs)
+        manifest = self.manifest
+        if manifest is None:
+            return
+        named, wanted = manifest.get("kind"), " or ".join(kind.runs)
+        if named is None:
+            raise FloatlensError(
+                f"{self.path}: its manifest.json is not that of a run (it names no kind); give another --out"
+            )
+        if named not in kind.runs:
             raise FloatlensError(f"{self.path}: a run of kind {named!r}, not {wanted}; give another --out")
 
 

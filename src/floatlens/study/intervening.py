@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from floatlens.analysis.intervals import Estimate, estimate
+from floatlens.capture.edits import AblateHeads
 from floatlens.errors import FloatlensError
 from floatlens.study.asking import Condition, Conditions, Subject
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from floatlens.qa import Data
     from floatlens.qa.edited import EditSpec
 
-__all__ = ["PLAIN", "edit_conditions", "effects", "heads_for", "measured"]
+__all__ = ["PLAIN", "copy_scores", "edit_conditions", "effects", "heads_for", "measured", "moved"]
 
 PLAIN = "plain"
 """The condition without an edit."""
@@ -40,6 +41,7 @@ def edit_conditions(
     def conditions(data: Data, subject: Subject) -> Sequence[Condition]:
         chosen: list[EditSpec | None] = [None]
         for spec in specs:
+            spec.check(subject.facts, "--edit")
             fixed = heads_for(spec, subject.ref, heads or {})
             chosen += [fixed, fixed.controlled(seed)] if EDITS[spec.name].controlled else [fixed]
         names = [PLAIN, *(name for spec in specs for name in _names(spec))]
@@ -61,20 +63,24 @@ def _names(spec: EditSpec) -> list[str]:
 
 def heads_for(spec: EditSpec, model: str, scores: Mapping[str, xr.DataArray]) -> EditSpec:
     """The edit with `top=N` replaced by the N heads of highest score; any other edit as it is."""
-    given = dict(spec.settings)
-    if spec.name != "ablate_heads" or "top" not in given:
+    if not spec.waits:
         return spec
+    given = dict(spec.settings)
+    top = given.pop("top")
     if model not in scores:
         raise FloatlensError(
             f"{spec.label}: which heads of {model} retrieve is not known; trace some questions with documents first "
             "(floatlens trace) and give that run as --heads-from"
         )
     found = scores[model]
-    values = np.nan_to_num(np.asarray(found.values, dtype=np.float64), nan=-np.inf)
-    order = np.argsort(-values, axis=None, kind="stable")[: given.pop("top")]
-    layers, places = np.unravel_index(order, values.shape)
-    labels = (found["layer"].values[layers].tolist(), found["head"].values[places].tolist())
-    heads = tuple(zip(*labels, strict=True))
+    defined = int(np.isfinite(found.values).sum())
+    if top > defined:
+        raise FloatlensError(
+            f"{spec.label}: {defined} heads of {model} have a copy score, fewer than {top}; trace questions with a "
+            "gold document, in all layers, or ask for fewer heads"
+        )
+    places = AblateHeads("retrieval", scores=found.values, top=top).heads
+    heads = tuple((int(found["layer"][layer]), int(found["head"][head])) for layer, head in places)
     return replace(spec, settings=(("heads", heads), *given.items()))
 
 
@@ -116,8 +122,10 @@ def _settings(spec: EditSpec) -> str:
 
 
 def _compared(pair: NDArray[np.float64]) -> dict[str, float]:
+    if not len(pair):  # such as divergences of an edit that no answer lived to see
+        return {**dict.fromkeys(("plain", "edited", "difference", "low", "high"), float("nan")), "n": 0}
     found: Estimate = estimate(pair[:, 1] - pair[:, 0])
-    plain, edited = (float(x) for x in pair.mean(axis=0)) if len(pair) else (float("nan"), float("nan"))
+    plain, edited = (float(x) for x in pair.mean(axis=0))
     values = {"plain": plain, "edited": edited, "difference": float(found.mean)}
     return values | {"low": float(found.low), "high": float(found.high), "n": int(found.n)}
 
@@ -135,3 +143,21 @@ def measured(answers: pd.DataFrame, specs: Sequence[EditSpec]) -> pd.DataFrame:
             numbers = {"mean": float(found.mean), "low": float(found.low), "high": float(found.high), "n": int(found.n)}
             rows.append({"model": model, "data": data, **what, "control": control, "quantity": quantity, **numbers})
     return pd.DataFrame(rows)
+
+
+def moved(answers: pd.DataFrame, specs: Sequence[EditSpec]) -> pd.DataFrame:
+    """One row per model, data, edit, step and layer of the traced questions: rows changed, attention moved in them."""
+    labels = {name: (spec, control) for spec, name, control in _all(specs)}
+    rows: list[dict[str, Any]] = []
+    some = answers[answers["moved"].notna() & answers["condition"].isin(list(labels))]
+    for model, data, condition, changes in some[["model", "data", "condition", "moved"]].to_numpy(dtype=object):
+        spec, control = labels[condition]
+        who = {"model": model, "data": data, "edit": spec.name, "settings": _settings(spec), "control": control}
+        rows += [who | dict(zip(("step", "layer", "rows", "mass"), change, strict=True)) for change in changes]
+    if not rows:
+        return pd.DataFrame(rows)
+    keys = ["model", "data", "edit", "settings", "control", "step", "layer"]
+    found = (
+        pd.DataFrame(rows).groupby(keys, sort=False).agg(rows=("rows", "sum"), mass=("mass", "sum"), n=("rows", "size"))
+    )
+    return found.assign(mean=found["mass"] / found["rows"].where(found["rows"] > 0)).reset_index()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from floatlens.study.intervening import PLAIN, effects, measured
+from floatlens.study.intervening import PLAIN, effects, measured, moved
 from floatlens.study.publish import FORMATS, save_figure, save_frame
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def publish_interventions(
     specs = specs_of(answers)
     rows = effects(answers, specs)
     files = save_frame(rows.assign(dose=rows["dose"].map(str)), out / "tables" / "effects")
-    found = measured(answers, specs)
-    if not found.empty:
-        files += save_frame(found, out / "tables" / "measured")
+    for name, found in (("measured", measured(answers, specs)), ("moved", moved(answers, specs))):
+        if not found.empty:
+            files += save_frame(found, out / "tables" / name)
     data = list(dict.fromkeys(rows["data"]))
     for name in data:
         own = rows[rows["data"] == name]

@@ -24,14 +24,16 @@ from floatlens.study.asking import Conditions, Subject, item_name, subjects
 from floatlens.study.choosing import Chosen, Makers, choose, conditions
 from floatlens.study.tracetask import TraceItem, TraceTask, TraceWay
 from floatlens.tracer import DEFAULT_PROBES
+from floatlens.traces.schema import probe_of
 from floatlens.traces.store import SUFFIX
 
 if TYPE_CHECKING:
     from floatlens.qa import Data, Example
+    from floatlens.qa.edited import EditSpec
     from floatlens.study.folder import RunFolder
     from floatlens.study.reading import Source
     from floatlens.study.records import StudyRecord
-    from floatlens.study.spec import Study
+    from floatlens.study.spec import Study, Tracing
 
 __all__ = ["FREE", "Part", "Plan", "make_plan"]
 
@@ -149,7 +151,7 @@ def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
                 )
     asked = _subjects(source)
     captures = {one.ref: _capture(study, one) for one in asked}
-    _check_ablations(parts, source.place)
+    _check_edits(parts, asked, study.traces, source.place)
     return Plan(source, tuple(asked), tuple(parts), stress, captures, corpus)
 
 
@@ -264,10 +266,23 @@ def _capture(study: Study, subject: Subject) -> CaptureConfig:
     return CaptureConfig(probes=tracing.probes or DEFAULT_PROBES, heads=tracing.heads, layers=tuple(layers))
 
 
-def _check_ablations(parts: Sequence[Part], place: str) -> None:
+def _check_edits(parts: Sequence[Part], asked: Sequence[Subject], tracing: Tracing, place: str) -> None:
+    for part in parts:
+        for spec in part.chosen.edits:
+            for subject in asked:
+                spec.check(subject.facts, f"{place}:")
     waiting = next((part.chosen.ablated[0] for part in parts if part.chosen.ablated), None)
-    if waiting is not None and not any(part.traced for part in parts):
-        raise FloatlensError(
-            f"{place}: {waiting.label}: retrieval heads are chosen from the study's traces, and it has none; "
-            "set traces.questions, or name the heads"
-        )
+    if waiting is not None:
+        _check_traces_for(waiting, any(part.traced for part in parts), tracing.probes or DEFAULT_PROBES, place)
+
+
+def _check_traces_for(waiting: EditSpec, traced: bool, probes: Sequence[str], place: str) -> None:
+    """Retrieval heads come from the study's own traces, so there must be some, with what their scores are made of."""
+    what = f"{place}: {waiting.label}: retrieval heads are chosen from the study's traces"
+    if not traced:
+        raise FloatlensError(f"{what}, and it has none; set traces.questions, or name the heads (heads=5.3+7.0)")
+    provided = {name for probe in make_probes(probes) for name in probe.provides}
+    for needed in ANALYSES["retrieval_heads"].requires:
+        if needed not in provided:
+            probe = probe_of(needed)
+            raise FloatlensError(f"{what}, which need the probe {probe}; add it to traces.probes, or name the heads")

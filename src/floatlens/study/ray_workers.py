@@ -1,7 +1,8 @@
 """Ray as an executor: actors that each hold one model, on this machine or on a cluster; the driver alone writes.
 
-An actor that dies is replaced and its task tried again elsewhere (see `spread`). A cluster that is started here listens
-on this machine only, has no dashboard, reports nothing to anybody, and ends with the run.
+An actor that dies is replaced and its task tried again elsewhere (see `spread`). Tasks go only to actors that have
+answered, so that one that finds no place holds up nothing. A cluster that is started here listens on this machine only,
+has no dashboard, reports nothing to anybody, and ends with the run.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import logging
 import math
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floatlens.errors import FloatlensError
-from floatlens.study.spread import Pending, Spread, Task
+from floatlens.study.spread import ATTEMPTS, Pending, Spread, Task
 from floatlens.study.workers import Holder, cores, said
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ def import_ray() -> ModuleType:
 class RayWorkers:
     """Performs tasks in Ray actors. Example: `with RayWorkers(2, threads=1) as team: list(team.run(tasks))`
 
-    `count` None takes as many as the cluster has room for. `cpus` and `gpus` are what Ray reserves for each.
+    `count` None takes as many as the cluster has room for. `cpus` and `gpus` are what Ray reserves for each; `patience`
+    is how many seconds may pass without a single worker.
     """
 
     def __init__(
@@ -51,10 +54,12 @@ class RayWorkers:
         cpus: float = 1.0,
         gpus: float = 0.0,
         address: str | None = None,
+        patience: float = 300.0,
     ) -> None:
         self._ray = import_ray()
         self.count, self._threads, self._cpus, self._gpus, self._address = count, threads, cpus, gpus, address
-        self._team: list[_Worker] = []
+        self._patience = patience
+        self._all: list[_Worker] = []
         self._own = False
 
     @staticmethod
@@ -69,7 +74,7 @@ class RayWorkers:
         try:
             self.count = self._affordable()
             actor = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0)(_Actor)
-            self._team = [_Worker(ray, actor, self._threads, number) for number in range(self.count)]
+            self._all = [_Worker(ray, actor, self._threads, number) for number in range(self.count)]
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -90,47 +95,69 @@ class RayWorkers:
         except Exception as error:  # a bare one is what Ray raises where a machine is too busy to start it in time
             self._ray.shutdown()  # what was started of it
             where = f"at {self._address}" if self._address else "on this machine"
-            said_first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise FloatlensError(f"Ray {where} cannot be reached or started ({said_first})") from error
+            raise FloatlensError(f"Ray {where} cannot be reached or started ({_first_line(error)})") from error
         self._own = True
 
     def _affordable(self) -> int:
-        """How many workers the cluster has room for; an error where that is fewer than were asked for."""
-        there = self._ray.cluster_resources()
-        limits = [int(there.get(name, 0) // each) for name, each in (("CPU", self._cpus), ("GPU", self._gpus)) if each]
-        most = min(limits, default=self.count or 1)
+        """How many workers the machines of the cluster have room for; an error where that is fewer than asked for."""
+        asked = [(name, each) for name, each in (("CPU", self._cpus), ("GPU", self._gpus)) if each]
+        if not asked:
+            return self.count or 1
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        most = sum(min(math.floor(node.get(name, 0) / each + 1e-9) for name, each in asked) for node in nodes)
         if most < (self.count or 1):
+            cpus, gpus = (sum(node.get(name, 0) for node in nodes) for name in ("CPU", "GPU"))
+            where = f"{len(nodes)} machine{'s' * (len(nodes) != 1)}"
             raise FloatlensError(
-                f"{self.count or 1} workers with {self._cpus:g} CPUs and {self._gpus:g} GPUs each are asked for, and "
-                f"the Ray cluster has {there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs in all; "
+                f"{self.count or 1} workers with {self._asked} each are asked for, and the Ray cluster of {where} with "
+                f"{cpus:g} CPUs and {gpus:g} GPUs in all has room for {most}; "
                 "ask for fewer (machine.workers, machine.cpus, machine.gpus)"
             )
         return self.count or most
 
+    @property
+    def _asked(self) -> str:
+        return f"{self._cpus:g} CPUs and {self._gpus:g} GPUs"
+
     def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
-        for worker in self._team:
+        for worker in self._all:
             worker.stop()
-        self._team = []
+        self._all = []
         if self._own:
             self._ray.shutdown()
             self._own = False
 
     def run(self, tasks: Iterable[Task[R]]) -> Iterator[tuple[Task[R], R]]:
-        yield from Spread(self._team, self._ready).run(iter(tasks))
-
-    def _ready(self, busy: Sequence[_Worker]) -> list[_Worker]:
-        done, _ = self._ray.wait([worker.promise for worker in busy], num_returns=1)
-        return [worker for worker in busy if worker.promise in done]
+        team = _Team(self._ray, self._all, self._patience, self._asked)
+        yield from Spread(team, team.ready).run(iter(tasks))
 
 
 class _Worker:
-    """One actor as the driver sees it."""
+    """One actor as the driver sees it. It gets no task before it has said hello: Ray may have no place for it yet."""
 
     def __init__(self, ray: ModuleType, kind: Any, threads: int, number: int) -> None:
         self._ray, self._kind, self._threads, self.number = ray, kind, threads, number
         self.pending: Pending[Any] | None = None
         self.promise: Any = None
-        self.actor = kind.remote(threads)
+        self.still_born = 0
+        self._start()
+
+    def _start(self) -> None:
+        self.placed = False
+        self.actor = self._kind.remote(self._threads)
+        self.hello = self.actor.pid.remote()
+
+    def meet(self) -> str:
+        """Take its hello: from now on it gets tasks. One that died before is replaced, and what it said given."""
+        try:
+            self.pid: int = self._ray.get(self.hello)
+        except self._ray.exceptions.RayError as error:
+            self.still_born += 1
+            self.stop()
+            self._start()
+            return _first_line(error)
+        self.placed = True
+        return ""
 
     def give(self, pending: Pending[Any]) -> None:
         self.pending = pending
@@ -145,13 +172,64 @@ class _Worker:
             return found
         except self._ray.exceptions.RayError as error:  # the actor or its machine is gone, or the result is lost
             self.stop()
-            self.actor = self._kind.remote(self._threads)
-            reason = str(error).strip().splitlines()
-            return False, f"the Ray worker was lost ({reason[0] if reason else type(error).__name__})"
+            self._start()
+            return False, f"the Ray worker was lost ({_first_line(error)})"
 
     def stop(self) -> None:
         with suppress(self._ray.exceptions.RayError, ValueError):
             self._ray.kill(self.actor)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+class _Team(Sequence[_Worker]):
+    """The workers that can be given tasks now. Where none can, looking waits for one, but not for ever.
+
+    Actors that found no place (a machine is gone, others use the cluster) are waited for beside the work of the rest.
+    """
+
+    def __init__(self, ray: ModuleType, workers: Sequence[_Worker], patience: float, asked: str) -> None:
+        self._ray, self._workers, self._patience, self._asked = ray, workers, patience, asked
+        self._said = ""
+
+    def __len__(self) -> int:
+        return sum(worker.placed for worker in self._workers)
+
+    def __getitem__(self, at: Any) -> Any:
+        return [worker for worker in self._workers if worker.placed][at]
+
+    def __iter__(self) -> Iterator[_Worker]:
+        end = time.monotonic() + self._patience
+        while not len(self):
+            self._meet([], max(0.0, end - time.monotonic()))
+            if not len(self) and (time.monotonic() >= end or not self._absent):
+                why = f"the last one said: {self._said}" if self._said else "others may be using the cluster"
+                raise FloatlensError(
+                    f"no Ray worker could be started within {self._patience:g} s: each asks for {self._asked}; {why}"
+                )
+        return iter(self[:])
+
+    def ready(self, busy: Sequence[_Worker]) -> list[_Worker]:
+        """Those of the busy that are done; nobody where it was a new one that said hello."""
+        done = self._meet([worker.promise for worker in busy], None)
+        return [worker for worker in busy if worker.promise in done]
+
+    @property
+    def _absent(self) -> list[_Worker]:
+        """Who is waited for; not those that died again and again before they could do anything."""
+        return [worker for worker in self._workers if not worker.placed and worker.still_born < ATTEMPTS]
+
+    def _meet(self, promises: list[Any], seconds: float | None) -> list[Any]:
+        """Wait for one of the promises or a hello, take the hellos that have come, and give the promises kept."""
+        absent = {worker.hello: worker for worker in self._absent}
+        wanted = [*promises, *absent]
+        done: list[Any] = self._ray.wait(wanted, num_returns=1, timeout=seconds)[0] if wanted else []
+        for hello in done:
+            if hello in absent:
+                self._said = absent[hello].meet() or self._said
+        return done
 
 
 class _Actor:

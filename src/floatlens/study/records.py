@@ -93,6 +93,8 @@ class AnswerRecord(BaseRecord):
     """Under an edit: divergence of the first distribution that it can reach from the unedited one."""
     measured: dict[str, float] | None = None
     """Of a question that was also traced: drift, absorption, attention moved (see `measuring`)."""
+    moved: tuple[tuple[int, int, int, float], ...] | None = None
+    """Of the same under an edit: (step, layer, rows changed, attention moved in them)."""
     retrieved: tuple[tuple[str, float], ...] | None = None
     """Ids and scores of the passages that were retrieved, best first."""
 

@@ -18,7 +18,7 @@ from floatlens.study.answers import open_answers, read_manifest
 from floatlens.study.folder import RunFolder
 from floatlens.study.reading import Source, StudyLike, read_study
 from floatlens.study.records import AnswerRecord, BaseRecord, Record, StudyRecord, read_records
-from floatlens.study.workers import Executor, Workers, cores, small_on_cpu, suggest
+from floatlens.study.workers import Executor, Workers, small_on_cpu, suggest, threads_for
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -211,18 +211,19 @@ def team_for(plan: Plan, items: int, local: int | None = None) -> Team:
 
     `local` is how many workers there are on this machine where the study does not say; None: as suits the items.
 
-    The number of threads does not follow from the number of workers: sums differ in their last bits with it.
+    The threads of small models do not follow from the number of workers: sums differ in their last bits with them. For
+    larger ones they do, unless the study says how many.
     """
     machine = plan.study.machine
     models = [subject.model for subject in plan.subjects]
-    small = all(small_on_cpu(model) for model in models)
     if machine.executor == "ray":
         from floatlens.study.ray_workers import RayWorkers
 
         here = machine.address is None
         wanted = machine.workers or (suggest(models, items) if here else None)
+        small = all(small_on_cpu(model) for model in models)
         threads = machine.threads or (1 if small else max(1, int(machine.cpus)))
         return Team(RayWorkers.of(machine, wanted, threads), wanted, threads, elsewhere=not here)
     count = machine.workers or local or suggest(models, items)
-    threads = machine.threads or (1 if small else max(1, cores() // count))
+    threads = machine.threads or threads_for(models, count)
     return Team(Workers(count, threads), count, threads)

@@ -100,7 +100,7 @@ class Machine(_Part):
     executor: Literal["local", "ray"] = "local"
     workers: int | None = Field(None, ge=1, description="None: one per core for small models on a CPU, else one")
     threads: int | None = Field(
-        None, ge=1, description="of torch in each worker; None: 1 for small models, else shared"
+        None, ge=1, description="of torch in each worker; None: 1 for small models on a CPU, else a share of the cores"
     )
     batch: int = Field(16, ge=1, description="questions decoded together; halved where memory runs out")
     cpus: float = Field(1.0, ge=0, description="CPUs that Ray reserves for each worker")
@@ -123,7 +123,9 @@ class Study(_Part):
 
     name: str = Field("study", min_length=1, description="what it is called; also its folder under runs/")
     about: str = Field("", description="for whoever reads the report later")
-    models: Models = Field(description="references, or mappings with ref, dtype, device, revision, family, decoding")
+    models: Models = Field(
+        description="references, or mappings with ref, dtype, device, device_map, revision, family, decoding"
+    )
     data: Sets = Field(description="references, or mappings with ref, limit, conditions, …")
     conditions: tuple[str, ...] = Field(("closed", "rag"), description="closed, rag, stress tests, edits")
     prompt: PromptConfig = PromptConfig()

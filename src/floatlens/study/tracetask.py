@@ -12,14 +12,14 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.capture import Select
-from floatlens.capture.soften import Workspace
 from floatlens.config import CaptureConfig
 from floatlens.errors import FloatlensError, FloatlensWarning
-from floatlens.room import Room, give_back, out_of_memory
+from floatlens.room import Room, in_blocks_that_fit
 from floatlens.study.asking import Subject
 from floatlens.study.records import StudyRecord
 from floatlens.study.tracing import described
@@ -27,6 +27,7 @@ from floatlens.tracer import trace
 from floatlens.traces.store import SUFFIX
 
 if TYPE_CHECKING:
+    from floatlens.capture.soften import Workspace
     from floatlens.models import LanguageModel
     from floatlens.qa import Example
     from floatlens.study.workers import Holder
@@ -110,21 +111,11 @@ class TraceTask:
 
     def _trace(self, model: LanguageModel, room: Room, said: list[str]) -> Trace:
         """The trace, in blocks that fit; `said` gets a line each time that they had to become smaller."""
-        while True:
-            try:
-                return self._attempt(model, room)
-            except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
-                    raise
-            give_back()
-            smaller = room.smaller_blocks()
-            if smaller is None:
-                raise FloatlensError(
-                    f"out of memory on {model.device}; try traces.heads: mean, fewer layers or probes, fewer documents"
-                )
-            said.append(smaller)
+        advice = "try traces.heads: mean, fewer layers or probes, fewer documents"
+        attempt = partial(self._attempt, model)
+        return in_blocks_that_fit(room, attempt, said, f"out of memory on {model.device}; {advice}")
 
-    def _attempt(self, model: LanguageModel, room: Room) -> Trace:
+    def _attempt(self, model: LanguageModel, workspace: Workspace) -> Trace:
         config, example = self.subject.config, self.item.example
         return trace(
             model,
@@ -137,7 +128,7 @@ class TraceTask:
             template=config.prompt.template,
             chat=config.prompt.chat,
             sampler=config.decoding.sampler,
-            workspace=Workspace(room.block_bytes),
+            workspace=workspace,
             **config.decoding.settings,
         )
 

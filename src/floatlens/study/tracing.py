@@ -56,6 +56,7 @@ FREE = (
     "config.data.limit",
     "config.data.path",
     "config.model.device",
+    "config.model.device_map",
     "config.model.dtype",
     "data.examples",
     "loaded.device",

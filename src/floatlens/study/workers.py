@@ -30,7 +30,18 @@ if TYPE_CHECKING:
     from floatlens.config import ModelConfig
     from floatlens.models import LanguageModel
 
-__all__ = ["ATTEMPTS", "Executor", "Holder", "Task", "Workers", "cores", "said", "small_on_cpu", "suggest"]
+__all__ = [
+    "ATTEMPTS",
+    "Executor",
+    "Holder",
+    "Task",
+    "Workers",
+    "cores",
+    "said",
+    "small_on_cpu",
+    "suggest",
+    "threads_for",
+]
 
 _SMALL = 300_000_000
 """Weights up to this many bytes on disk make a small model: it is held once per core without a thought."""
@@ -87,12 +98,18 @@ def suggest(models: Iterable[ModelConfig], questions: int, threads: int | None =
     return many
 
 
+def threads_for(models: Iterable[ModelConfig], count: int) -> int:
+    """Threads of torch in each of `count` processes: one for small models on a CPU, however many processes there are,
+    since sums differ in their last bits with it; larger ones share the cores."""
+    return 1 if all(small_on_cpu(model) for model in models) else max(1, cores() // count)
+
+
 def small_on_cpu(model: ModelConfig) -> bool:
     import torch
 
     from floatlens.models.names import is_registered_form, resolve_name
 
-    device = model.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = model.device or ("cuda" if torch.cuda.is_available() and model.device_map != "cpu" else "cpu")
     path = resolve_name(model.ref) if is_registered_form(model.ref) else Path(model.ref).expanduser()
     if device != "cpu" or not path.exists():  # of a hub repository nothing is known yet
         return False
@@ -157,7 +174,8 @@ def _threads(count: int | None) -> Iterator[None]:
 
 
 def _alone(task: Task[R], holder: Holder) -> Iterator[tuple[Task[R], R]]:
-    """Here and now. What fails alike for everybody is not tried again in the same process, but a batch is divided."""
+    """Here and now. There is nobody else to try it: what failed in this process would fail in it again, and running
+    again tries it once more. A batch is divided, so that only what is at fault fails."""
     try:
         found = task.perform(holder)
     except Exception as error:

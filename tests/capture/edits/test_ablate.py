@@ -12,7 +12,7 @@ from floatlens import AblateHeads, Select, edit
 from floatlens.capture import Workspace
 from floatlens.errors import FloatlensError
 
-pytestmark = pytest.mark.slow
+slow = pytest.mark.slow
 
 HEADS = [(0, 1), (1, 0), (1, 3)]
 HOW: dict[str, dict[str, Any]] = {"llada": {"steps": 4}, "llama": {}, "mistral": {}}
@@ -46,6 +46,7 @@ def expected(seen: Any, step: int, layer: int, sample: int, head: int, mode: str
     return rows
 
 
+@slow
 @pytest.mark.parametrize("mode", ["zero", "mean", "uniform"])
 @pytest.mark.parametrize("name", ["llada", "llama", "mistral"])
 def test_ablated_rows(name: str, mode: Any, decoded: Any, tiny_model: Any) -> None:
@@ -88,6 +89,7 @@ def test_zero_is_no_output(tiny_model: Any) -> None:
     assert (ablated - model.forward(ids)).abs().max() > 1e-2
 
 
+@slow
 def test_strength_mixes(decoded: Any, tiny_model: Any) -> None:
     for mode in ("zero", "uniform"):
         full, part = (
@@ -98,6 +100,7 @@ def test_strength_mixes(decoded: Any, tiny_model: Any) -> None:
         assert np.abs(some - (0.75 * before + 0.25 * all_of_it)).max() <= 1e-5
 
 
+@slow
 def test_mean_runs_on_over_steps_that_are_not_changed(decoded: Any, tiny_model: Any) -> None:
     """Only step 2 is changed, yet its mean is over all rows so far."""
     seen = decoded(tiny_model("llama"), [AblateHeads([(0, 1)], mode="mean", select=Select(steps=2))])
@@ -118,8 +121,21 @@ def test_heads_by_score() -> None:
     assert not AblateHeads(scores=scores, top=0).active
     with pytest.raises(FloatlensError, match="5 heads have a score"):
         AblateHeads(scores=scores, top=6)
+    assert AblateHeads("retrieval", scores=scores, top=2).heads == ((0, 1), (1, 0))
+    assert AblateHeads("retrieval", scores=scores, top=2).needs == frozenset()
 
 
+def test_heads_that_are_not_known_yet(tiny_model: Any) -> None:
+    """It says what it needs, and does not run without it."""
+    waiting = AblateHeads("retrieval", top=2, mode="mean")
+    assert waiting.needs == {"retrieval scores"}
+    assert repr(waiting) == "AblateHeads(heads='retrieval', top=2, mode='mean')"
+    assert waiting.control(3).matched_random
+    with pytest.raises(FloatlensError, match=r"which heads of .* retrieve is not known; give scores"):
+        edit(tiny_model("llada"), waiting).__enter__()
+
+
+@slow
 def test_random_heads_in_the_same_layers(tiny_model: Any) -> None:
     model = tiny_model("llada")  # 4 heads per layer
     found = set()
@@ -145,7 +161,10 @@ def test_what_cannot_be(tiny_model: Any) -> None:
     model = tiny_model("llada")
     for wrong, message in (
         (lambda: AblateHeads([(0, 1)], mode="zeros"), 'unknown mode "zeros"; did you mean "zero"'),
-        (lambda: AblateHeads(), "give heads=.* or scores with top=N"),
+        (lambda: AblateHeads(), 'give heads=.* or "retrieval" with scores and top=N'),
+        (lambda: AblateHeads("retrieval"), "with scores and top=N"),
+        (lambda: AblateHeads("retreival", top=2), 'did you mean "retrieval"'),
+        (lambda: AblateHeads([(0, 1)], top=2), "with scores and top=N"),
         (lambda: AblateHeads([3]), r"a list of \(layer, head\)"),
         (lambda: edit(model, AblateHeads([(9, 0)])).__enter__(), r"there is no head \(9, 0\)"),
         (lambda: edit(model, AblateHeads(scores=[[1.0]], top=1)).__enter__(), "layers × 4 heads"),

@@ -10,7 +10,7 @@ The mean is over the real rows of the pass; of an autoregressive model over the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -27,6 +27,9 @@ from floatlens.capture.select import Select
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.models.base import LanguageModel
 
+if TYPE_CHECKING:
+    from floatlens.models.facts import Facts
+
 __all__ = ["AblateHeads"]
 
 Mode = Literal["zero", "mean", "uniform"]
@@ -34,20 +37,21 @@ Pair = tuple[int, int]
 
 
 class AblateHeads(Intervention):
-    """`AblateHeads([(5, 3), (7, 0)])` by (layer, head), or `AblateHeads(scores=copy, top=8)`, the 8 highest.
+    """`AblateHeads([(5, 3), (7, 0)])` by (layer, head), or `AblateHeads("retrieval", scores=copy, top=8)`: the highest.
 
-    Scores that are NaN are never chosen; of equals the earlier. `strength` a mixes 1 − a of the head's own rows with a
-    of what replaces them. After `prepare`, `chosen` lists the heads that are ablated, the random ones if so asked.
+    Scores that are NaN are never chosen; of equals the earlier. Without `scores`, which heads retrieve is left open
+    (`needs` says so): such an edit can be planned with, but not run. `strength` a mixes 1 − a of the head's own rows
+    with a of what replaces them. After `prepare`, `chosen` lists the heads that are ablated, the random ones if so
+    asked.
 
     Example: `fl.AblateHeads(scores=result.estimate("copy").mean, top=4, mode="uniform")`
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"retrieval scores"})
     edits_weights = True
 
     def __init__(
         self,
-        heads: Iterable[Pair] | None = None,
+        heads: Iterable[Pair] | Literal["retrieval"] | None = None,
         *,
         scores: ArrayLike | None = None,
         top: int | None = None,
@@ -59,14 +63,19 @@ class AblateHeads(Intervention):
     ) -> None:
         if mode not in get_args(Mode):
             raise FloatlensError(f'AblateHeads: unknown mode "{mode}"{did_you_mean(str(mode), get_args(Mode))}')
-        if (heads is None) == (scores is None) or (scores is None) != (top is None):
-            raise FloatlensError("AblateHeads: give heads=[(layer, head), …], or scores with top=N")
+        _check_choice(heads, scores is not None, top)
         self.mode: Mode = mode
+        self.top = top
         self.scores = None if scores is None else np.asarray(scores, dtype=np.float64)
-        self.heads = _pairs(heads) if heads is not None else _highest(self.scores, top)
+        if top is not None and scores is None:
+            self.needs: frozenset[Need] = frozenset({"retrieval scores"})
+            self.heads: tuple[Pair, ...] = ()
+        else:
+            self.heads = _highest(self.scores, top) if top is not None else _pairs(heads)
         self.matched_random, self.seed = matched_random, seed
         extra: dict[str, Any] = {"matched_random": True, "seed": seed} if matched_random else {}
-        super().__init__(select, strength, heads=list(self.heads), mode=mode, **extra)
+        chosen = {"heads": "retrieval", "top": top} if self.needs else {"heads": list(self.heads)}
+        super().__init__(select, strength, **chosen, mode=mode, **extra)
         self.chosen = self.heads
         self._mean: dict[int, Tensor] = {}
         self._past: dict[int, tuple[Tensor, Tensor]] = {}
@@ -75,22 +84,39 @@ class AblateHeads(Intervention):
 
     @property
     def active(self) -> bool:
-        return super().active and bool(self.heads)
+        return super().active and bool(self.heads or self.needs)
 
     def control(self, seed: int = 0) -> AblateHeads:
         """The same number of other heads, in the same layers as far as those have enough."""
         more: dict[str, Any] = {"mode": self.mode, "strength": self.strength, "select": self.select}
+        if self.needs:
+            return AblateHeads("retrieval", top=self.top, matched_random=True, seed=seed, **more)
         return AblateHeads(self.heads, matched_random=True, seed=seed, **more)
+
+    def check(self, facts: Facts) -> None:
+        super().check(facts)
+        self._check_heads(facts.layers, facts.heads)
+        total, taken = facts.layers * facts.heads, self.top if self.needs and self.top is not None else len(self.heads)
+        if taken * (1 + self.matched_random) > total:
+            others = " and as many for the random control" * self.matched_random
+            raise FloatlensError(f"AblateHeads: {taken} heads{others} are more than the {total} of {facts.ref}")
+
+    def _check_heads(self, layers: int, heads: int) -> None:
+        for layer, head in self.heads:
+            if not (0 <= layer < layers and 0 <= head < heads):
+                ends = f"layers end at {layers - 1}, heads at {heads - 1}"
+                raise FloatlensError(f"AblateHeads: there is no head ({layer}, {head}); {ends}")
 
     def prepare(self, model: LanguageModel, shape: Shape) -> None:
         super().prepare(model, shape)
+        if self.needs:
+            raise FloatlensError(
+                f"{self!r}: which heads of {model.ref} retrieve is not known; give scores=… (see retrieval_heads)"
+            )
         if self.scores is not None and self.scores.shape != (shape.layers, shape.heads):
             wanted = f"{shape.layers} layers × {shape.heads} heads"
             raise FloatlensError(f"AblateHeads: scores are {self.scores.shape} and {model.ref} has {wanted}")
-        for layer, head in self.heads:
-            if not (0 <= layer < shape.layers and 0 <= head < shape.heads):
-                ends = f"layers end at {shape.layers - 1}, heads at {shape.heads - 1}"
-                raise FloatlensError(f"AblateHeads: there is no head ({layer}, {head}); {ends}")
+        self._check_heads(shape.layers, shape.heads)
         self.chosen = _others(self.heads, shape, self.seed) if self.matched_random else self.heads
 
     def heads_of(self, layer: Layer) -> tuple[int, ...]:
@@ -198,7 +224,19 @@ class AblateHeads(Intervention):
         return self._prefix[:, [h - site.heads.start for h in rows.heads], inside]
 
 
-def _pairs(heads: Iterable[Pair]) -> tuple[Pair, ...]:
+def _check_choice(heads: object, scored: bool, top: int | None) -> None:
+    """Heads by number, or the `top` of all by score; anything in between is refused."""
+    if isinstance(heads, str) and heads != "retrieval":
+        raise FloatlensError(f'AblateHeads("{heads}"){did_you_mean(heads, ["retrieval"])}')
+    by_score = isinstance(heads, str) or (heads is None and scored)
+    by_number = heads is not None and not by_score
+    if by_score == (top is None) or by_score == by_number or (scored and by_number):
+        raise FloatlensError('AblateHeads: give heads=[(layer, head), …], or "retrieval" with scores and top=N')
+    if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 0):
+        raise FloatlensError(f"AblateHeads(top={top!r}): give a whole number from 0")
+
+
+def _pairs(heads: Any) -> tuple[Pair, ...]:
     try:
         return tuple(sorted({(int(layer), int(head)) for layer, head in heads}))
     except (TypeError, ValueError):
@@ -209,7 +247,7 @@ def _highest(scores: NDArray[np.float64] | None, top: int | None) -> tuple[Pair,
     if scores is None or scores.ndim != 2:
         raise FloatlensError("AblateHeads: scores are one number per layer and head, (layer, head)")
     defined = int(np.isfinite(scores).sum())
-    if top is None or not 0 <= top <= defined:
+    if top is None or top > defined:
         raise FloatlensError(f"AblateHeads(top={top}): {defined} heads have a score; give a number from 0 to {defined}")
     order = np.argsort(np.where(np.isfinite(scores), -scores, np.inf), axis=None, kind="stable")[:top]
     return tuple(sorted((int(i) // scores.shape[1], int(i) % scores.shape[1]) for i in order))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from floatlens.capture.select import Select
 from floatlens.capture.timeline import Moment, Run
 from floatlens.errors import FloatlensError
 from floatlens.models.base import LanguageModel
+
+if TYPE_CHECKING:
+    from floatlens.models.facts import Facts
 
 __all__ = ["Intervention", "Need", "Rows", "moment_of", "rows_return"]
 
@@ -113,9 +116,10 @@ class Intervention(Edit):
     """Base of the edits here. `select` limits layers, heads and steps, `strength` 0 … 1 how much is moved (0: nothing).
 
     Subclasses implement `change`. `first_step` is the first step that an edit can act in; `needs` says what it reads.
+    Retrieval scores are not to be had from the run that is edited: an edit that needs them waits for traces.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    needs: frozenset[Need] = frozenset()
     first_step: int = 0
     needs_copy = False
 
@@ -143,6 +147,11 @@ class Intervention(Edit):
     def control(self, seed: int = 0) -> Intervention | None:
         """The matched random control of this edit, at the same strength and place; None where there is none."""
         return None
+
+    def check(self, facts: Facts) -> None:
+        """Refuse layers, heads and tokens that a model does not have, before its weights are read."""
+        self.select.layer_ids(facts.layers)
+        self.select.head_ids(facts.heads)
 
     def report(self) -> list[Change]:
         """What the edit did since it was made, by step (of its run) and layer. `pandas.DataFrame(edit.report())`."""

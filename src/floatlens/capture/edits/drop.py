@@ -7,7 +7,7 @@ other keys. The first step is left alone: nothing precedes it.
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ class DropAnchors(Intervention):
     Example: `with fl.edit(model, fl.DropAnchors(k=5)): fl.decode(model, ids, gen_length=16)`
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"anchors"})
+    needs: frozenset[Need] = frozenset({"anchors"})
     edits_logits = True
     reads_totals = True
     first_step = 1

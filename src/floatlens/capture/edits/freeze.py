@@ -7,7 +7,7 @@ there is one definition of token classes. A mask is never structural.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ class FreezeLayers(Intervention):
     Example: `with fl.edit(model, fl.FreezeLayers(range(4), structural=mark)): fl.decode(model, ids)`
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"structural tokens"})
+    needs: frozenset[Need] = frozenset({"structural tokens"})
     edits_weights = True
 
     def __init__(

@@ -61,7 +61,7 @@ class PinAnchors(Intervention):
     Example: `fl.trace(model, prompt="…", edits=[fl.PinAnchors(to="bos")])`
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"anchors", "step 0 anchors"})
+    needs: frozenset[Need] = frozenset({"anchors", "step 0 anchors"})
     edits_weights = True
 
     def __init__(

@@ -7,7 +7,7 @@ of every layer, in the softmax, and its value into the output; positions, tokens
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from floatlens.capture.session import Session, installed
 from floatlens.capture.soften import Workspace
 from floatlens.errors import FloatlensError
 from floatlens.models.base import LanguageModel
+
+if TYPE_CHECKING:
+    from floatlens.models.facts import Facts
 
 __all__ = ["SinkToken"]
 
@@ -54,6 +57,11 @@ class SinkToken(Intervention):
         given: dict[str, Any] = {"token": token, "logit": logit}
         super().__init__(select, strength, **{name: value for name, value in given.items() if value is not None})
         self._states: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def check(self, facts: Facts) -> None:
+        super().check(facts)
+        if self.token is not None and not 0 <= self.token < facts.vocabulary:
+            raise FloatlensError(f"SinkToken(token={self.token}): {facts.ref} has ids up to {facts.vocabulary - 1}")
 
     def prepare(self, model: LanguageModel, shape: Shape) -> None:
         super().prepare(model, shape)
