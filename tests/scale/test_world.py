@@ -90,6 +90,15 @@ def test_known_people_of_a_context_have_different_last_names():
         assert len({who.name.split()[1] for who in drawn}) == 12
 
 
+def test_known_people_can_be_met_evenly():
+    world, random = make_world(), rng(5)
+    met = np.zeros(len(world.known))
+    for _ in range(3600):
+        met[[world.known.index(who) for who in world.draw_known(random, 1, evenly=True)]] += 1
+    halves = met[:180].sum(), met[180:].sum()
+    assert abs(halves[0] - halves[1]) < 5 * np.sqrt(3600)
+
+
 def test_facts_of_unknown_people_change_from_one_draw_to_the_next():
     world = make_world()
     first, second = (world.draw_people(rng(seed), 10, "unknown") for seed in (1, 2))

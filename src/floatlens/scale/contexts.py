@@ -98,13 +98,15 @@ def draw_context(
     group: Group = "unknown",
     similar: bool = False,
     altered: float = 0.0,
+    evenly: bool = False,
 ) -> Context:
     """`count` documents in random order.
 
     All documents of a kind of subject state the same one or two attributes, so that only the name tells them apart, and
-    some state one more. Known people keep their facts, but with probability `altered` each is changed (counterfactual).
+    some state one more. Known people come as often as in training, or `evenly`; they keep their facts, but with
+    probability `altered` each is changed (counterfactual).
     """
-    subjects, links = _cast(random, world, kind, count, group, similar, altered)
+    subjects, links = _cast(random, world, kind, count, group, similar, altered, evenly)
     core = {"person": _core(random, PERSON), "place": _core(random, PLACE)}
     linked = {i: link for i, link, _ in links}
     stated = [_stated(random, subject, core[subject.kind], linked.get(i)) for i, subject in enumerate(subjects)]
@@ -114,14 +116,22 @@ def draw_context(
 
 
 def _cast(
-    random: np.random.Generator, world: World, kind: Kind, count: int, group: Group, similar: bool, altered: float
+    random: np.random.Generator,
+    world: World,
+    kind: Kind,
+    count: int,
+    group: Group,
+    similar: bool,
+    altered: float,
+    evenly: bool,
 ) -> tuple[list[Subject], list[tuple[int, str, int]]]:
     """The subjects and the links between them: couples stand side by side, people before the places they live in."""
     if kind == "places":
         return world.draw_places(random, count), []
     homes = count // 2 if kind == "homes" else 0
     if group == "known":
-        people = [_alter(random, who, altered) for who in world.draw_known(random, count - homes)]
+        known = world.draw_known(random, count - homes, evenly=evenly)
+        people = [_alter(random, who, altered) for who in known]
     else:
         people = world.draw_people(random, count - homes, group, similar=similar)
     if kind == "spouses":

@@ -38,7 +38,8 @@ def questions(
     ("Karl Winter, Dunmere"), see `accepted`. `closed-known`: no passages, people that training told about.
     `closed-unknown`: no passages, held-out people, so nobody can know. `counterfactual`: as `rag`, but about a known
     person whose passage says something else than training did; the passage is right. `known`: as `rag`, about known
-    people and as training told it, so that the same question can be asked with passages and without.
+    people, each as likely as any other, and as training told it, so that a question can be asked with passages and
+    without.
 
     Example: `questions("rag", 100, gold=4)[0].documents[4].is_gold  # True`
     """
@@ -90,7 +91,10 @@ def _one_hop(
     similar = bool(random.random() < 0.5)
     while True:
         group: Literal["known", "heldout"] = "heldout" if which == "rag" else "known"
-        context = draw_context(random, world, "people", documents, group=group, similar=similar, altered=counterfactual)
+        evenly = which == "known"
+        context = draw_context(
+            random, world, "people", documents, group=group, similar=similar, altered=counterfactual, evenly=evenly
+        )
         options = [(i, a) for i, a in context.one_hop() if not counterfactual or _changed(world, context, i, a)]
         if options:
             break

@@ -75,11 +75,13 @@ class World:
         """How many answers a question about an attribute can have."""
         return len(FIRST_NAMES) * len(LAST_NAMES) if attribute == "spouse" else len(VALUES[attribute])
 
-    def draw_known(self, random: np.random.Generator, count: int) -> list[Subject]:
-        """Different known people, by how often they are met in training; no two share a last name."""
+    def draw_known(self, random: np.random.Generator, count: int, *, evenly: bool = False) -> list[Subject]:
+        """Different known people, by how often they are met in training or `evenly`; no two share a last name."""
         found: dict[str, Subject] = {}
         while len(found) < count:
-            who = self.known[min(int(np.searchsorted(self._known_cdf, random.random())), len(self.known) - 1)]
+            drawn = random.random()
+            place = int(drawn * len(self.known)) if evenly else int(np.searchsorted(self._known_cdf, drawn))
+            who = self.known[min(place, len(self.known) - 1)]
             found.setdefault(_last(who.name), who)
         return list(found.values())
 
