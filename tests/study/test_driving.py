@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from floatlens.errors import FloatlensError
 from floatlens.qa.answering import Answer
@@ -153,7 +154,9 @@ def test_heads_that_cannot_be_chosen_fail_their_items_and_no_others(
     """Of a model without traces, or with fewer scores than heads asked for; the rest is asked."""
     data = [{"ref": "scale:rag:documents=2", "limit": 5, "conditions": ["rag", "ablate_heads:top=1,2"]}]
     plan = make_plan(read_study({**STUDY, "data": data}))
-    scores = {"scale:qwen": np.array([[np.nan, 0.5], [np.nan, np.nan]])}
+    labels = {"layer": [0, 1], "head": [0, 1]}
+    copied = xr.DataArray([[np.nan, 0.5], [np.nan, np.nan]], dims=("layer", "head"), coords=labels)
+    scores = {"scale:qwen": copied}
     monkeypatch.setattr(driving, "_copy_scores", lambda run: scores)
     found = go(plan, tmp_path, Untraced())
     failed = [one for one in found if one.status == "failed" and one.what == "answer"]
