@@ -133,7 +133,7 @@ def main() -> None:
         view = given.view or "e=0&a=0&b=1&l=mean&g=all&s=0"
         animate(given.source, given.out or HERE / "explorer.webp", view, width, height)
     else:
-        pictures(given.source[0], given.out or HERE / "report", given.view or "e=0&a=0&b=1&l=mean&g=all&s=3")
+        pictures(given.source[0], given.out or HERE / "report", given.view or "e=0&a=2&b=0&l=mean&g=all&s=3")
 
 
 if __name__ == "__main__":

@@ -130,3 +130,10 @@ def test_no_level_of_headings_is_left_out(both: Watched) -> None:
     levels = both.page.locator("h1, h2, h3, h4, h5").evaluate_all("all => all.map(one => Number(one.tagName[1]))")
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_a_diffusion_model_is_shown_first(visit: Visit, tmp_path: Path) -> None:
+    path = fl.explore([make_trace("arm", 0), make_trace("mdm", 0)]).save(tmp_path / "x.html")
+    page = visit(path).page
+    assert page.locator("#x-a").input_value() == "1"
+    assert page.locator("#x-b").input_value() == "0"

@@ -116,7 +116,7 @@ def findings_view(made: Findings) -> Group:
         shown += [_title("Edits of attention"), effects_view(made.effects)]
     rows = made.headline
     if rows:
-        shown += [_title("Attention, with 95 % intervals over traces"), headline_view(rows)]
+        shown += [_title("Attention, with 95 % intervals over questions"), headline_view(rows)]
     return Group(*shown)
 
 

@@ -27,7 +27,7 @@ export class Explorer {
     this.loading = true;
     this.state = new State();
     this.digits = this.data.error < 0.003 ? 3 : 2;
-    const have = this.modelsOf(0);
+    const have = this.diffusionFirst(this.modelsOf(0));
     Object.assign(this.state.values, { a: have[0] ?? 0, b: innerWidth >= WIDE ? this.unlike(have) : -1 });
     Object.assign(this.state.values, this.sound(State.read(location.hash) ?? {}));
     this.player = new Player(() => this.state.get("step"), () => this.last(), (step) => this.state.set({ step }));
@@ -45,6 +45,12 @@ export class Explorer {
   // Which models hold an example.
   modelsOf(example) {
     return this.data.models.map((_, i) => i).filter((i) => this.held.has(`view-${i}-${example}`));
+  }
+
+  // A model that writes over many steps is what there is to watch.
+  diffusionFirst(models) {
+    const first = models.find((i) => this.data.models[i].kind === "mdm");
+    return first === undefined ? models : [first, ...models.filter((i) => i !== first)];
   }
 
   // What to show beside the first model: one of the other kind, where there is one; -1 for nothing.
