@@ -126,7 +126,8 @@ def attend(
         mask.hide(logits, part.start, part.stop, b, span)
         if edit_logits is not None and (edited := edit_logits(b, span, part, logits)) is not None:
             logits = logits if edited is logits else edited.clamp_(min=HIDDEN)
-        block = Block(b, span, part, *soften(logits, classes, b, part, with_entropy, workspace, finite))
+        summed = classes if extras is None else None  # with extra keys the sums are taken after those had their share
+        block = Block(b, span, part, *soften(logits, summed, b, part, with_entropy, workspace, finite))
         if shelf.keep and block.exp is not logits:
             block = replace(block, exp=logits.copy_(block.exp))
         return _completed(block, extras, totals, classes)
@@ -235,17 +236,17 @@ def _edited(block: Block, weights: Tensor, classes: QueryClasses | None) -> Bloc
     entropy = None
     if block.entropy is not None:  # a plain logarithm: torch's entr takes more than twice as long
         entropy = weights.clamp(min=torch.finfo(weights.dtype).tiny).log_().mul_(weights).sum(-1).neg_()
-    columns = None if classes is None else class_columns(weights, ones, classes, block.batch, block.queries)
+    columns = _columns(weights, ones, block, classes)
     return replace(block, exp=weights, inverse=ones, entropy=entropy, columns=columns)
 
 
 def _beside(block: Block, extras: Sequence[Extra], classes: QueryClasses | None) -> tuple[Block, Tensor | None]:
     """The block with extra keys in its softmax, and what their values add to its output, (batch, head, query, dim).
 
-    A row that sees no key sees none here.
+    A row that sees no key sees none here. Column sums are taken here, extra keys or not.
     """
     if not extras:
-        return block, None
+        return replace(block, columns=_columns(block.exp, block.inverse, block, classes)), None
     assert block.top is not None
     own = (block.top - block.inverse.log()).unsqueeze(-1)  # log-sum-exp of each row; +∞ where it sees nothing
     beside = torch.stack([extra.logits for extra in extras], dim=-1)
@@ -263,8 +264,11 @@ def _beside(block: Block, extras: Sequence[Extra], classes: QueryClasses | None)
     entropy = block.entropy
     if entropy is not None:
         entropy = entropy * kept + torch.special.entr(kept) + torch.special.entr(shares).sum(-1)
-    columns = None if classes is None else class_columns(block.exp, inverse, classes, block.batch, block.queries)
-    return replace(block, inverse=inverse, entropy=entropy, columns=columns), added
+    return replace(block, inverse=inverse, entropy=entropy, columns=_columns(block.exp, inverse, block, classes)), added
+
+
+def _columns(exp: Tensor, inverse: Tensor, block: Block, classes: QueryClasses | None) -> Tensor | None:
+    return None if classes is None else class_columns(exp, inverse, classes, block.batch, block.queries)
 
 
 def _follow(added: Tensor, block: Block, weights: Tensor) -> Tensor:

@@ -124,8 +124,7 @@ class AblateHeads(Intervention):
         return tuple(h for h in super().heads_of(layer) if h in mine)
 
     def acts(self, layer: Layer) -> bool:
-        running = self.mode == "mean" and layer.state.causal  # its mean runs on over steps that are not changed
-        return bool(self.heads_of(layer)) and (running or super().acts(layer))
+        return bool(self.heads_of(layer)) and (self._runs_on(layer) or super().acts(layer))
 
     # -- the mean row ---------------------------------------------------------------------------------------------
 
@@ -144,34 +143,46 @@ class AblateHeads(Intervention):
 
     def begin_layer(self, layer: Layer) -> None:
         super().begin_layer(layer)
-        if self.mode == "mean" and layer.state.causal and self.heads_of(layer):
+        if self._runs_on(layer) and self.heads_of(layer):
             self._open = None
 
     def weights(self, site: Site, weights: Tensor) -> Tensor | None:
-        if self.mode == "mean" and site.layer.state.causal:
-            self._prefix = self._running(site, weights)
+        if self._runs_on(site.layer) and (heads := list(self.heads_in(site))):
+            self._prefix = self._running(site, heads, weights[:, [h - site.heads.start for h in heads]])
         return super().weights(site, weights)
 
-    def _running(self, site: Site, weights: Tensor) -> Tensor:
-        """(batch, head, query, key): the mean of the rows up to each one; blocks come in order of their queries."""
+    def _runs_on(self, layer: Layer) -> bool:
+        """Whether the mean goes on from row to row, and from step to step."""
+        return self.mode == "mean" and layer.state.causal
+
+    def _running(self, site: Site, heads: list[int], weights: Tensor) -> Tensor:
+        """(batch, head, query, key) of some heads: the mean of the rows up to each one, in place.
+
+        Blocks come in order of their queries. Rows are added one by one, so that blocks of another size, or a cache,
+        change no bit.
+        """
         layer, device = site.layer, weights.device
         if self._open is None:
             shape = (*layer.query.shape[:2], layer.key.shape[2])
             self._open = torch.zeros(shape, device=device), torch.zeros(shape[:2], device=device)
         sums, counts = self._open
-        if site.queries.start == 0:
-            sums[site.batch, site.heads], counts[site.batch, site.heads] = 0.0, 0.0
+        if site.queries.start == 0:  # a layer may be looked at twice
+            sums[site.batch, heads], counts[site.batch, heads] = 0.0, 0.0
             if layer.state.offset and layer.index in self._past:
                 past, number = self._past[layer.index]
-                sums[site.batch, site.heads, : past.shape[-1]] = past[site.batch, site.heads]
-                counts[site.batch, site.heads] = number[site.batch, site.heads]
+                sums[site.batch, heads, : past.shape[-1]] = past[site.batch, heads]
+                counts[site.batch, heads] = number[site.batch, heads]
         real = torch.from_numpy(layer.state.real[site.batch, None, site.queries]).to(device)
         keys = weights.shape[-1]
-        rows = (weights * real[..., None]).cumsum(2) + sums[site.batch, site.heads, None, :keys]
-        number = real.cumsum(2) + counts[site.batch, site.heads, None]
-        sums[site.batch, site.heads, :keys] = rows[:, :, -1]
-        counts[site.batch, site.heads] = number[:, :, -1].float()
-        return rows / number.clamp(min=1)[..., None]
+        if not real.all():
+            weights *= real[..., None]
+        last = sums[site.batch, heads, :keys]
+        for row in weights.unbind(2):
+            last = row.add_(last)
+        number = real.cumsum(2) + counts[site.batch, heads, None]
+        sums[site.batch, heads, :keys] = last
+        counts[site.batch, heads] = number[:, :, -1]
+        return weights.div_(number.clamp(min=1)[..., None])
 
     def end_layer(self, layer: Layer) -> None:
         if self._open is not None:
@@ -183,16 +194,20 @@ class AblateHeads(Intervention):
         if self.mode == "zero":
             return True
         windowed = layer.mask.rule is not None or layer.mask.explicit is not None
-        return self.strength == 1 and not (layer.state.causal if self.mode == "mean" else windowed)
+        return self.strength == 1 and (self.mode == "mean" or not windowed)
 
     def rework(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
+        mean, heads = None, list(self.heads_in(site))
+        if self._runs_on(site.layer) and heads:
+            local = [h - site.heads.start for h in heads]
+            mean = self._running(site, heads, block.exp[:, local] * block.inverse[:, local, :, None])
         for rows in self.rows(site):
             if self.mode == "zero":
                 block, total = scale_heads(block, rows, 1 - self.strength, classes)
                 self.count(rows, total * self.strength)
                 continue
             if self.mode == "mean":
-                new = rows.pick(self._mean[site.layer.index], block.keys)
+                new = rows.pick(self._mean[site.layer.index], block.keys) if mean is None else mean[:, :, rows.inside]
                 entropy = -torch.xlogy(new, new).sum(-1)
             else:
                 new, entropy = level(rows.seen(block.keys).float())
@@ -219,9 +234,7 @@ class AblateHeads(Intervention):
             return seen / seen.sum(-1, keepdim=True).clamp(min=1) * values.sum(-1, keepdim=True)
         if self._prefix is None or not rows.site.layer.state.causal:
             return rows.pick(self._mean[rows.site.layer.index], values.shape[-1]).expand_as(values)
-        site = rows.site
-        inside = slice(rows.queries.start - site.queries.start, rows.queries.stop - site.queries.start)
-        return self._prefix[:, [h - site.heads.start for h in rows.heads], inside]
+        return self._prefix[:, :, rows.inside]
 
 
 def _check_choice(heads: object, scored: bool, top: int | None) -> None:

@@ -189,6 +189,10 @@ class Intervention(Edit):
     def heads_of(self, layer: Layer) -> tuple[int, ...]:
         return self.select.head_ids(layer.query.shape[1])
 
+    def heads_in(self, site: Site) -> tuple[int, ...]:
+        """Those of a block, counted from the model's first."""
+        return tuple(h for h in self.heads_of(site.layer) if site.heads.start <= h < site.heads.stop)
+
     def logits(self, site: Site, logits: Tensor) -> Tensor | None:
         return self._apply(site, logits)
 
@@ -199,7 +203,7 @@ class Intervention(Edit):
 
     def rows(self, site: Site) -> Iterator[Rows]:
         """The rows of a block that are to be changed, step by step."""
-        heads = tuple(h for h in self.heads_of(site.layer) if site.heads.start <= h < site.heads.stop)
+        heads = self.heads_in(site)
         born = moment_of(site.layer).born[site.queries]
         for step in sorted(set(born.tolist())) if heads else ():
             if self.acts_in(step):
