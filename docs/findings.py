@@ -26,12 +26,18 @@ WRITE = ("--set", "gen_length=8", "--set", "steps=4")
 """Answers have one to four tokens and an end; diffusion models write two of eight tokens a pass, to save time."""
 EDITS = (
     "drop_anchors:k=1,5,10",
-    "pin_anchors:to=step0",
-    "pin_anchors:to=bos",
+    "pin_anchors:to=step0:k=1,5,10",
+    "pin_anchors:to=bos:k=1,5,10",
+    "sink_token",
     "sink_token:logit=0,4",
     "ablate_heads:top=4,8,16:mode=zero",
+    "ablate_heads:top=8:mode=mean,uniform",
     "freeze_layers:layers=0-1",
     "freeze_layers:layers=6-7",
+)
+KEPT = (
+    *("table1.md", "robustness.csv", "agreement.csv", "curves.csv", "effects.csv", "measured.csv", "claims.csv"),
+    *(f"interventions-{metric}.md" for metric in ("accuracy", "f1", "kl")),
 )
 NQ = HERE.parents[1] / "shared" / "data" / "nq-open-oracle-1655.jsonl.gz"
 GGUF = Path(os.environ.get("FLOATLENS_GGUF") or Path.home() / ".cache/floatlens/SmolLM2-135M-Instruct.Q4_1.gguf")
@@ -48,12 +54,14 @@ def run(*args: str | Path) -> None:
 def keep(folder: Path, name: str) -> None:
     """Copy tables for readers and pictures from a run."""
     OUT.mkdir(exist_ok=True)
-    for wanted in ("table1.md", "robustness.csv", "agreement.csv", "curves.csv", "effects.csv", "measured.csv"):
+    for wanted in KEPT:
         if (folder / "tables" / wanted).is_file():
             told = (folder / "tables" / wanted).read_text(encoding="utf-8").replace(str(GGUF), GGUF.name)
-            (OUT / f"{name}-{wanted}").write_text(told, encoding="utf-8")  # where the model lies is nobody's business
+            (OUT / f"{name}-{wanted.removeprefix('interventions-')}").write_text(
+                told, encoding="utf-8"
+            )  # where the model lies is nobody's business
     for picture in (folder / "figures").glob("*.png"):
-        shutil.copy(picture, OUT / f"{name}-{picture.name.removeprefix('stress-')}")
+        shutil.copy(picture, OUT / f"{name}-{picture.name.removeprefix('stress-').removeprefix('interventions-')}")
 
 
 def qa() -> None:

@@ -16,7 +16,7 @@ from floatlens.errors import FloatlensError
 from floatlens.models.facts import look
 from floatlens.qa.edited import parse_edit
 from floatlens.study.intervening import copy_scores, edit_conditions, effects, heads_for, measured, moved
-from floatlens.study.interventions import publish_interventions, specs_of
+from floatlens.study.interventions import effects_table, publish_interventions, specs_of
 from floatlens.verdicts import edit_claims
 
 SUBJECT = SimpleNamespace(ref="m", facts=look("scale:qwen"))
@@ -54,6 +54,17 @@ def test_every_edit_comes_with_its_control() -> None:
     assert [condition.edit.control if condition.edit else None for condition in found[:3]] == [None, None, 3]
     assert {condition.traced for condition in found} == {2}
     assert specs_of(answers(dict.fromkeys(names, 1.0))) == SPECS
+
+
+def test_edits_of_a_run_come_by_rising_dose() -> None:
+    """Whatever the order of the records, which is that of the alphabet."""
+    given = ["sink_token", "drop_anchors:k=1,5,10", "pin_anchors:to=bos:k=10", "ablate_heads:top=8:mode=mean,zero"]
+    specs = [spec for text in [*given, "ablate_heads:top=4:mode=zero"] for spec in parse_edit(text)]
+    found = specs_of(answers(dict.fromkeys(sorted(spec.label for spec in specs), 1.0)))
+    assert [spec.label for spec in found] == [
+        *("drop_anchors k=1", "drop_anchors k=5", "drop_anchors k=10", "pin_anchors to=bos k=10", "sink_token"),
+        *("ablate_heads top=8 mode=mean", "ablate_heads top=4 mode=zero", "ablate_heads top=8 mode=zero"),
+    ]
 
 
 def test_heads_are_chosen_by_score_and_model() -> None:
@@ -95,6 +106,25 @@ def test_effects_are_differences_on_the_same_questions() -> None:
     assert (divergence["plain"], divergence["edited"]) == (0.0, 0.75)
 
 
+def test_the_table_has_edits_by_models_beside_their_controls() -> None:
+    given = answers(RATES)
+    two = pd.concat([given, given.assign(model="scale:dream", accuracy=1.0)])
+    rows = effects(two, SPECS)
+    table = effects_table(rows)
+    assert table.groups == (("", 1), ("m", 2), ("scale:dream", 2))
+    assert table.columns == ("edit", "edit", "random", "edit", "random")
+    assert table.rows[0] == ("plain", "100.0", "", "100.0", "")
+    assert [row[0] for row in table.rows[1:]] == ["drop_anchors k=1", "drop_anchors k=5"]
+    own = rows[(rows["metric"] == "accuracy") & (rows["model"] == "m") & (rows["settings"] == "k=1")].iloc[0]
+    assert table.rows[1][1] == f"-50.0 [{100 * own['low']:.1f}, {100 * own['high']:.1f}]"
+    assert table.rows[2][2] == ""  # asked without its control
+    assert "20 questions" in table.caption
+    assert effects_table(rows, "kl").rows[0] == (
+        "drop_anchors k=1",
+        *["0.500 [0.500, 0.500]", "0.100 [0.100, 0.100]"] * 2,
+    )
+
+
 def test_without_any_divergence_there_is_none_and_everything_is_written(tmp_path: Path) -> None:
     """Answers of one token end before an edit that looks at the step before can act."""
     given = answers(RATES).assign(kl=None)
@@ -104,6 +134,7 @@ def test_without_any_divergence_there_is_none_and_everything_is_written(tmp_path
     assert set(own["n"]) == {0}
     assert set(rows[rows["metric"] == "accuracy"]["n"]) == {20}
     assert (tmp_path / "tables" / "effects.csv") in files
+    assert "–" in (tmp_path / "tables" / "interventions-kl.md").read_text(encoding="utf-8")
 
 
 def test_what_was_moved_is_told_by_step_and_layer() -> None:
@@ -146,6 +177,22 @@ def test_removing_anchors_is_judged_beside_control_and_plain(
     assert "".join(signs[part.verdict] for part in found.parts) == parts
     assert signs[found.verdict] == ("-" if "-" in parts else "?" if "?" in parts else "+")
     assert [float(part.found.mean) for part in found.parts[:2]] == pytest.approx([control - edited, plain - edited])
+
+
+@pytest.mark.parametrize(
+    ("edits", "judged"),
+    [
+        (["drop_anchors:k=10,5,1"], "drop_anchors k=1"),
+        (["pin_anchors:to=step0:k=1,5,10"], "pin_anchors to=step0 k=5"),
+        (["pin_anchors:to=bos", "pin_anchors:k=1"], "pin_anchors k=1 to=step0"),
+        (["drop_anchors:k=1:strength=0.25,1", "drop_anchors:k=1:on=0-1"], "drop_anchors k=1 strength=1"),
+    ],
+)
+def test_one_dose_is_judged(edits: list[str], judged: str) -> None:
+    specs = [spec for text in edits for spec in parse_edit(text)]
+    names = [name for spec in specs for name in (spec.label, spec.controlled(0).label)]
+    (found,) = edit_claims(answers(dict.fromkeys(["plain", *names], 1.0)), specs)
+    assert found.parts[0].name == f"accuracy lost to {judged}, beyond its random control"
 
 
 @pytest.mark.parametrize(("plain", "verdict"), [(1.0, "supported"), (0.1, "not supported")])

@@ -97,7 +97,8 @@ def edits_as_markdown(results: list[EditsMeasured]) -> str:
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     ratios = [m.ratio(name)[0] for m in results for name in m.later if name != "captured"]
     within = sum(round(ratio, 2) <= LIMIT for ratio in ratios)
-    found = f"{within} of {len(ratios)} are at most {LIMIT} × the captured run; others are in bold."
+    found = f"{within} of {len(ratios)} are at most {LIMIT} × the captured run"
+    found += "; others are in bold." if within < len(ratios) else "."
     conditions = (
         f"{len(results[0].later['captured'])} rounds, interleaved; {torch.get_num_threads()} threads, float32, "
         f"torch {torch.__version__}, {platform.machine()}."

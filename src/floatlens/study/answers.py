@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from floatlens.analysis.sources import has_traces
 from floatlens.errors import FloatlensError
 from floatlens.qa.tables import METRICS, Table, gains, scores, table_one
-from floatlens.study.publish import FORMATS, save_figure, save_frame
-from floatlens.study.records import AnswerRecord, StudyRecord, read_records, write_atomically
+from floatlens.study.publish import FORMATS, save_figure, save_frame, save_table
+from floatlens.study.records import AnswerRecord, StudyRecord, read_records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,7 +163,7 @@ def publish_qa(
     models = list(dict.fromkeys(answers["model"]))
     table = table_one(answers, columns, paper=paper, labels={model: label_of(model, models) for model in models})
     gained = gains(answers)
-    files = _write_table(table, out / "tables" / "table1")
+    files = save_table(table, out / "tables" / "table1")
     files += save_frame(scores(answers), out / "tables" / "scores") + save_frame(gained, out / "tables" / "gains")
     if not gained.empty:
         kinds = dict(zip(answers["model"], answers["kind"], strict=True))
@@ -191,11 +191,3 @@ def publish_stress(
     for test in dict.fromkeys(curve.test for curve in found):
         files += save_figure(plot_stress(found, test), out / "figures" / f"stress-{test}", formats)
     return found, agreed, files
-
-
-def _write_table(table: Table, path: Path) -> list[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    texts = {".md": table.to_markdown(), ".csv": table.to_csv(), ".tex": table.to_latex()}
-    for suffix, text in texts.items():
-        write_atomically(path.with_suffix(suffix), text.encode())
-    return [path.with_suffix(suffix) for suffix in texts]

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["FORMATS", "PICTURES", "Published", "publish", "save_figure", "save_frame"]
+    from floatlens.qa.tables import Table
+
+__all__ = ["FORMATS", "PICTURES", "Published", "publish", "save_figure", "save_frame", "save_table"]
 
 FORMATS = ("pdf", "svg", "png")
 PICTURES = ("heatmap", "qk_maps")
@@ -159,3 +161,12 @@ def save_frame(frame: pd.DataFrame, path: Path) -> list[Path]:
     frame.to_parquet(held, index=False)
     write_atomically(as_parquet, held.getvalue())
     return [as_csv, as_parquet]
+
+
+def save_table(table: Table, path: Path) -> list[Path]:
+    """A table for readers as Markdown, CSV and LaTeX; `path` has no ending."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = {".md": table.to_markdown(), ".csv": table.to_csv(), ".tex": table.to_latex()}
+    for suffix, text in texts.items():
+        write_atomically(path.with_suffix(suffix), text.encode())
+    return [path.with_suffix(suffix) for suffix in texts]

@@ -7,7 +7,7 @@ attention of this size would cost is taken off, and from the plain answers, sinc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,10 +28,13 @@ _STATEMENTS = {
     ("drop_anchors", "mdm"): "removing its anchors does not hurt a diffusion model",
     ("pin_anchors", "mdm"): "holding its anchors still hurts a diffusion model",
 }
+_JUDGED = {"drop_anchors": 1, "pin_anchors": 5}
+"""Of several doses the one nearest to this k: the one anchor of the claim as published, and the five that a pin holds
+unless told otherwise."""
 
 
 def edit_claims(answers: pd.DataFrame, specs: Sequence[EditSpec]) -> list[Claim]:
-    """Every claim that a run of interventions speaks of; of several doses of an edit the smallest is judged.
+    """Every claim that a run of interventions speaks of, each on one dose of its edit.
 
     Example: `edit_claims(answers, specs_of(answers))[0].verdict`
     """
@@ -42,7 +45,7 @@ def _judged(answers: pd.DataFrame, specs: Sequence[EditSpec], edit: str, kind: s
     doses = [spec for spec in specs if spec.name == edit and dict(spec.settings).get("to", "step0") == "step0"]
     if not doses:
         return
-    spec = min(doses, key=lambda one: one.dose if isinstance(one.dose, int | float) else 0)
+    spec = min(doses, key=lambda one: _distance(dict(one.settings), _JUDGED[edit]))
     own = answers[answers["kind"] == kind]
     hurts = "not hurt" not in _STATEMENTS[edit, kind]
     id = {"drop_anchors": f"{kind}-without-anchors", "pin_anchors": "anchors-held"}[edit]
@@ -50,6 +53,11 @@ def _judged(answers: pd.DataFrame, specs: Sequence[EditSpec], edit: str, kind: s
         parts = _parts(some, spec, hurts)
         if parts:
             yield Claim(id, _STATEMENTS[edit, kind], f"{model}, {data}", parts, "interventions-accuracy")
+
+
+def _distance(settings: dict[str, Any], k: int) -> tuple[float, float, int]:
+    """How far an edit is from the one that is judged: by k, then by strength, then by what else limits it."""
+    return abs(settings.get("k", k) - k), -settings.get("strength", 1.0), len(settings)
 
 
 def _parts(some: pd.DataFrame, spec: EditSpec, hurts: bool) -> tuple[Part, ...]:
