@@ -53,6 +53,7 @@ def trace(
     chat: bool | None = None,
     sampler: str | None = None,
     workspace: Workspace | None = None,
+    data: str | None = None,
     **settings: Any,
 ) -> Trace:
     """Decode one prompt and record its attention.
@@ -60,13 +61,15 @@ def trace(
     Give a `question` (with `documents`, the 0-based index `gold` of the one that holds the answer, and the accepted
     `answers` to mark the evidence), or a `prompt` as text, or `prompt_ids`. `probes` are names or instances (default:
     all cheap ones), `select` limits layers, heads and steps, `heads="mean"` drops the head dimension; `workspace` sets
-    the size of the blocks that attention is worked out in. What is left goes to the sampler (`gen_length=32, steps=32,
-    seed=0` …; see `floatlens.decode`).
+    the size of the blocks that attention is worked out in. `data` names the data set that the question is of, for what
+    compares sets. What is left goes to the sampler (`gen_length=32, steps=32, seed=0` …; see `floatlens.decode`).
 
     Example: `trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.received`
     """
     if heads not in ("all", "mean"):
         raise FloatlensError(f'heads="{heads}"; give "all" or "mean"')
+    if data is not None and (not isinstance(data, str) or not data):
+        raise FloatlensError(f'data={data!r}; give the name of a data set, such as "nq"')
     canvas_settings = dict(sampler=sampler, **settings)
     built = _prompt(model, question, documents, gold, answers, prompt, prompt_ids, template, chat, canvas_settings)
     canvas = plan(model, built.ids, **canvas_settings)
@@ -85,8 +88,11 @@ def trace(
         for step in decode_steps(model, built.ids, **canvas_settings):
             recorder.commit(step)
             steps.append(step)
-    data = _dataset(model, built, canvas, steps, recorder, heads)
-    return Trace(data.assign_attrs(edits=[_edit_name(edit) for edit in recorder.edits]))
+    made = _dataset(model, built, canvas, steps, recorder, heads)
+    more: dict[str, Any] = {"edits": [_edit_name(edit) for edit in recorder.edits]}
+    if data is not None:
+        more["data_set"] = data
+    return Trace(made.assign_attrs(more))
 
 
 def _edit_name(edit: object) -> str:

@@ -68,6 +68,7 @@ def build(
     heads: str = "all",
     ref: str = "synthetic",
     question: str | None = None,
+    data_set: str | None = None,
 ) -> Trace:
     """A trace of a run with this attention.
 
@@ -143,7 +144,7 @@ def build(
         "token_text": list(texts),
         "versions": {"python": "3", "floatlens": "synthetic"},
         "edits": [],
-    }
+    } | ({} if data_set is None else {"data_set": data_set})
     return Trace(with_labels(xr.Dataset(_variables(data, heads), coords=coords, attrs=attrs)))
 
 

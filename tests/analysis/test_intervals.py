@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from floatlens.analysis.intervals import by_question, difference, estimate, estimate_of
+from floatlens.analysis.intervals import by_question, difference, estimate, estimate_of, estimate_of_sets
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +151,20 @@ def test_a_number_of_all_samples_counts_those_that_define_it(values):
     found, alone = (estimate_of(x, lambda x: float(np.nanmedian(x))) for x in (holes, holes[:40]))
     assert int(found.n) == 40
     assert (found.mean, found.low, found.high, found.std) == (alone.mean, alone.low, alone.high, alone.std)
+
+
+def test_a_number_of_several_sets_draws_within_each(values):
+    """The difference of two means, which `difference` draws in the same way, by scipy."""
+    a, b = values[:, 0, 0], values[:12, 1, 2] + 3
+    found, other = estimate_of_sets([a, b], lambda x, y: float(x.mean() - y.mean())), difference(a, b)
+    assert float(found.mean) == pytest.approx(float(other.mean))
+    assert (float(found.low), float(found.high)) == pytest.approx((float(other.low), float(other.high)), abs=0.15)
+    assert int(found.n) == 12  # of the smaller set
+    holes = estimate_of_sets([a, np.append(b, np.nan)], lambda x, y: float(np.nanmean(x) - np.nanmean(y)))
+    assert (float(holes.low), int(holes.n)) == (pytest.approx(float(found.low)), 12)
+    assert np.isnan(estimate_of_sets([a, b[:1]], lambda x, y: float(x.mean() - y.mean())).low)
+    one = estimate_of_sets([a], lambda x: float(np.median(x)), seed=4)
+    assert one == estimate_of(a, lambda x: float(np.median(x)), seed=4)
 
 
 def test_an_estimate_prints_its_interval_and_count():

@@ -70,6 +70,14 @@ def test_traces_are_grouped_by_model(traces):
     assert found.group("moving-mdm").facts["causal"] is False
 
 
+def test_samples_know_their_data_set():
+    """Also where groups are pooled; a trace that does not say has none."""
+    named = [ready("moving", causal=False, sample=i, data_set=name) for i, name in enumerate(("nq", None, "trex"))]
+    found = analyse(named, ["drift", "flow"])
+    assert found["drift"].group().data_sets == ("nq", "", "trex")
+    assert found["flow"].pooled("moving-mdm", "gold_lift").data_sets == ("nq", "", "trex")
+
+
 def test_settings_are_recorded_with_their_defaults(traces):
     assert dict(drift(traces[0]).settings) == {"rule": "zscore(ε=3)", "group": "all"}
     assert dict(absorption(traces[0], group="answer").settings) == {"rule": "top1", "group": "answer"}

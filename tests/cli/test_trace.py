@@ -113,6 +113,26 @@ def test_the_manifest_says_everything_that_was_left_open(
     }
 
 
+def test_traces_name_their_data_set_and_not_where_it_lies(
+    floatlens: Run, model: Path, data: Data, tmp_path: Path
+) -> None:
+    """The same questions in a file of another name go on under the first one, also where the manifest lacks it."""
+    out, path = tmp_path / "run", data(3)
+    command = ("--out", out, "--layers", "0", *QUICK)
+    floatlens("trace", model, "--data", path, "--limit", "1", *command)
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["data"]["name"] == "questions"
+    del manifest["data"]["name"]  # as an older floatlens wrote it
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    for limit in ("2", "3"):
+        path = path.rename(tmp_path / f"renamed-{limit}.jsonl")
+        assert floatlens("trace", model, "--data", path, "--limit", limit, *command)[0] == 0
+    assert json.loads((out / "manifest.json").read_text())["data"]["name"] == "questions"
+    traces = [fl.open_trace(out / "traces" / f"{name}.zarr.zip") for name in NAMES]
+    assert [trace.data_set for trace in traces] == ["questions"] * 3
+    assert not any(str(tmp_path) in str(trace.data.attrs.get("data_set")) for trace in traces)
+
+
 def test_continuing_does_only_what_is_missing(
     floatlens: Run, model: Path, data: Data, tmp_path: Path, traced: list[str]
 ) -> None:
@@ -365,6 +385,7 @@ def test_one_question(floatlens: Run, model: Path, tmp_path: Path) -> None:
     assert code == 0
     trace = fl.open_trace(out)
     assert trace.data.attrs["prompt"]["gold"] == 1
+    assert trace.data_set is None
     assert "Who [b]built[/b] it?" in stdout
     assert f"floatlens show {out}" in stdout.replace("\n", "")
     code, _, err = floatlens(*command)

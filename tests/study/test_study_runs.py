@@ -46,6 +46,7 @@ def test_the_run_can_be_looked_into(done: fl.Run) -> None:
     traces = list(again.traces())
     assert [trace.model["ref"] for trace in traces] == ["scale:qwen"] * 2 + ["scale:llada"] * 2
     assert [trace.data.attrs["prompt"]["gold"] for trace in traces] == [0, 2, 0, 2]
+    assert {trace.data_set for trace in traces} == {"scale:rag:documents=3"}
     assert set(again.answers["condition"]) == {
         *("closed", "rag", "clean", "noise-0", "noise-0.4"),
         *("drop_anchors k=1", "drop_anchors k=1 (random)", "ablate_heads top=2", "ablate_heads top=2 (random)"),

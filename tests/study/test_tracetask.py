@@ -48,6 +48,7 @@ def test_bytes_become_the_file_that_the_record_names(task: TraceTask, holder: Ho
     found = open_trace(tmp_path / made.record.file)
     assert (found.answer, found.data.sizes["step"]) == (made.record.answer, made.record.steps)
     assert (made.record.what, made.record.status, made.record.warnings) == ("trace", "done", ())
+    assert found.data_set == made.record.data == "scale:rag:documents=2"
     assert sorted(path.suffix for path in tmp_path.rglob("*") if path.is_file()) == [".zip"]
 
 

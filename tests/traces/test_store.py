@@ -335,6 +335,9 @@ def test_an_unknown_variable(make_trace: Callable[[str], Trace], tmp_path: Path)
         ("model", "llada"),
         ("decoding", []),
         ("heads", "some"),
+        ("data_set", 5),
+        ("data_set", ""),
+        ("data_set", None),
     ],
 )
 def test_attributes_of_another_kind(

@@ -14,6 +14,7 @@ import pytest
 from synthetic import MASK, REGIONS, TEXTS, Array, build, samples, spread
 
 from floatlens.analysis import analyse
+from floatlens.analysis.class_distance import halves
 from floatlens.traces import Trace
 from floatlens.verdicts import CLAIMS, Claim, claims
 
@@ -352,12 +353,84 @@ def test_traces_without_a_gold_document_say_nothing_of_following_it() -> None:
     assert claims(analyse(several(even), ["flow"])) == []
 
 
-# -- what no run decides yet ------------------------------------------------------------------------------------------
+# -- data sets --------------------------------------------------------------------------------------------------------
 
 
-def test_whether_anchors_depend_on_the_task_is_undecided_and_says_what_it_needs() -> None:
-    found = judged(several(right), "anchors-by-task")
+def of_sets(counts: Mapping[str | None, Sequence[int]]) -> list[Trace]:
+    """A trace for every number: in so many of the six steps the anchor of all layers is a colon, else a word."""
+    made = []
+    for name, colons in counts.items():
+        for sample, count in enumerate(colons):
+
+            def places(step: int, layer: int, count: int = count) -> dict[int, float]:
+                return {COLON if step < count else DOG: 70.0}
+
+            made.append(trace(places, sample, data_set=name, question=f"{name} {sample}"))
+    return made
+
+
+def test_anchors_that_differ_between_data_sets_depend_on_the_task() -> None:
+    """Five colons of six against one of six: total variation 4/6 in every layer, and halves do not differ at all."""
+    found = judged(of_sets({"nq": [5] * 8, "trex": [1] * 8}), "anchors-by-task")
+    assert (found.verdict, found.subject, found.n, found.limit) == ("supported", "mdm", 8, 0.05)
+    assert effects(found) == pytest.approx([4 / 6])
+    three = judged(of_sets({"nq": [5] * 8, "trex": [1] * 8, "hotpot": [5] * 8}), "anchors-by-task")
+    assert effects(three) == pytest.approx([(4 / 6 + 0 + 4 / 6) / 3])  # over the pairs
+    assert three.statistic == "distance between the anchors of 3 data sets, beyond halves of one"
+
+
+def test_anchors_of_one_distribution_do_not_depend_on_the_task() -> None:
+    """The number is what a plain loop gives: means of two sets apart, less the mean of halves of each."""
+    random = np.random.default_rng(5)
+    colons = {"nq": random.integers(2, 5, size=40).tolist(), "trex": random.integers(2, 5, size=40).tolist()}
+    found = judged(of_sets(colons), "anchors-by-task")
+    assert found.verdict == "not supported"
+    assert found.n == 40
+    drawn, chance = np.random.default_rng(0), []
+    for counts in colons.values():
+        for first in halves(40, drawn):
+            one, two = ([count for count, half in zip(counts, first, strict=True) if half == side] for side in (0, 1))
+            chance.append(abs(sum(one) / 20 - sum(two) / 20) / 6)
+    nq, trex = (sum(counts) / 40 for counts in colons.values())
+    assert found.effect == pytest.approx(abs(nq - trex) / 6 - sum(chance) / len(chance))
+    same = judged(of_sets({"nq": [3] * 8, "trex": [3] * 8}), "anchors-by-task")
+    assert (same.verdict, same.effect) == ("not supported", pytest.approx(0))
+
+
+def test_random_anchors_of_few_questions_decide_nothing_about_the_task() -> None:
+    random = np.random.default_rng(6)
+    found = judged(
+        of_sets({name: random.integers(0, 7, size=8).tolist() for name in ("nq", "trex")}), "anchors-by-task"
+    )
+    assert found.verdict == "undecided"
+    assert found.changes.startswith("more questions, until the interval of distance between the anchors of 2")
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ({"nq": [3] * 8}, "these are all of nq"),
+        ({"nq": [3] * 8, None: [3] * 2}, "these are all of nq, but for 2 that do not say"),
+        ({None: [3] * 16}, "these do not say"),  # as traces were before they named it
+    ],
+)
+def test_fewer_than_two_data_sets_say_nothing_of_the_task(counts: dict[str | None, list[int]], reason: str) -> None:
+    found = judged(of_sets(counts), "anchors-by-task")
     assert (found.verdict, found.parts, found.subject) == ("undecided", (), "mdm")
-    assert found.changes.startswith("traces of two or more data sets, at least 8 of each")
-    arms = claims(analyse(several(fixed, kind="arm", causal=True), ["token_classes"]))
-    assert arms == []  # a claim about diffusion models
+    needed = "traces of two or more data sets, at least 8 of each, that say which set they are of"
+    assert found.changes == f"{needed}; {reason}"
+
+
+def test_too_few_questions_of_one_data_set_leave_it_open_however_many_traces() -> None:
+    few = judged(of_sets({"nq": [5] * 8, "trex": [1] * 7}), "anchors-by-task")
+    assert (few.verdict, few.parts) == ("undecided", ())
+    assert few.changes == "at least 8 questions with anchors of each data set; trex has 7"
+    twice = of_sets({"nq": [5] * 8, "trex": [1] * 4}) + of_sets({"trex": [1] * 4})
+    assert judged(twice, "anchors-by-task").changes.endswith("; trex has 4")
+    silent = of_sets({"nq": [5] * 8, "trex": [1] * 7, None: [1] * 9})  # who does not say counts for no set
+    assert judged(silent, "anchors-by-task").verdict == "undecided"
+
+
+def test_the_task_is_asked_of_diffusion_models_alone() -> None:
+    arms = several(fixed, kind="arm", causal=True, data_set="nq")
+    assert claims(analyse(arms, ["token_classes"])) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import samples
+from synthetic import ready, samples
 
 from floatlens.errors import FloatlensError
 from floatlens.study.records import AnswerRecord, StudyRecord, write_records
@@ -62,6 +62,16 @@ def test_a_study_gives_the_claims_of_all_it_holds(tmp_path: Path) -> None:
     assert found == by_id(traces) | answered
     assert (found["mdm-moves"], found["arm-fixed"]) == ("supported", "supported")
     assert seen == [trace.model["ref"] for trace in traces]
+
+
+def test_runs_of_two_data_sets_say_whether_anchors_depend_on_the_task(tmp_path: Path) -> None:
+    """A run for each data set: anchors that move over words, and one that stays on the first token."""
+    for pattern, name in (("moving", "nq"), ("fixed", "trex")):
+        for i in range(8):
+            one = ready(pattern, causal=False, sample=i, ref="m", question=f"{name} {i}", data_set=name)
+            one.save(tmp_path / name / "traces" / f"{i}")
+    assert by_id([tmp_path / "nq", tmp_path / "trex"])["anchors-by-task"] == "supported"
+    assert by_id(tmp_path / "nq")["anchors-by-task"] == "undecided"
 
 
 def test_a_rule_is_that_of_every_analysis() -> None:

@@ -16,7 +16,16 @@ from scipy import stats
 
 from floatlens.analysis.kernels.motion import nanmean
 
-__all__ = ["CONFIDENCE", "Estimate", "by_question", "difference", "estimate", "estimate_of", "mean_of_means"]
+__all__ = [
+    "CONFIDENCE",
+    "Estimate",
+    "by_question",
+    "difference",
+    "estimate",
+    "estimate_of",
+    "estimate_of_sets",
+    "mean_of_means",
+]
 
 Floats = NDArray[np.float64]
 
@@ -135,14 +144,28 @@ def estimate_of(values: Floats, statistic: Callable[[Floats], float], seed: int 
     `std` is that of the bootstrap: the number's standard error. Samples in which nothing is defined are neither drawn
     nor counted.
     """
-    values = np.asarray(values, dtype=np.float64)
-    whole = np.asarray(statistic(values), dtype=np.float64)
-    values = values[~np.isnan(values).all(axis=tuple(range(1, values.ndim)))]
-    n = np.asarray(len(values))
-    if len(values) < 2:
+    return estimate_of_sets([values], statistic, seed)
+
+
+def estimate_of_sets(sets: Sequence[Floats], statistic: Callable[..., float], seed: int = 0) -> Estimate:
+    """The same of several sets of samples at once, `statistic(*sets)`: samples are drawn within their set.
+
+    n is that of the smallest set.
+    """
+    held = [np.asarray(values, dtype=np.float64) for values in sets]
+    whole = np.asarray(statistic(*held), dtype=np.float64)
+    held = [values[~np.isnan(values).all(axis=tuple(range(1, values.ndim)))] for values in held]
+    fewest = min(len(values) for values in held)
+    n = np.asarray(fewest)
+    if fewest < 2:
         return Estimate(whole, np.asarray(np.nan), np.asarray(np.nan), np.asarray(np.nan), n)
     random = np.random.default_rng(seed)
-    drawn = np.array([statistic(values[random.integers(len(values), size=len(values))]) for _ in range(_RESAMPLES)])
+    drawn = np.array(
+        [
+            statistic(*(values[random.integers(len(values), size=len(values))] for values in held))
+            for _ in range(_RESAMPLES)
+        ]
+    )
     drawn = drawn[np.isfinite(drawn)]
     if not len(drawn):
         return Estimate(whole, np.asarray(np.nan), np.asarray(np.nan), np.asarray(np.nan), n)

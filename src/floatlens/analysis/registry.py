@@ -101,11 +101,13 @@ class _Pile:
     facts: dict[str, Any]
     values: dict[str, list[Any]] = field(default_factory=dict)
     questions: list[str] = field(default_factory=list)
+    data_sets: list[str] = field(default_factory=list)
 
-    def add(self, sample: xr.Dataset, keys: Mapping[str, Any], question: str | None) -> None:
+    def add(self, sample: xr.Dataset, keys: Mapping[str, Any], trace: Trace) -> None:
         """Keep the numbers of a sample, which must have the layers and heads of those before it."""
-        alone = f"trace {len(self.questions)} of {', '.join(map(str, keys.values()))}"
+        alone, question = f"trace {len(self.questions)} of {', '.join(map(str, keys.values()))}", question_of(trace)
         self.questions.append(alone if question is None else question)
+        self.data_sets.append(trace.data_set or "")
         for name, array in sample.data_vars.items():
             if "step" in array.dims and len(self.questions) > 1:
                 self.values.pop(str(name), None)
@@ -119,9 +121,10 @@ class _Pile:
             self.values.setdefault(str(name), []).append(np.asarray(array.values, dtype=np.float64))
 
     def stack(self) -> xr.Dataset:
-        """All samples, with the dimension `sample` in front and the question that each is about."""
+        """All samples, with the dimension `sample` in front, and the question and the data set that each is of."""
         data = {name: (("sample", *self.like[name].dims), np.stack(values)) for name, values in self.values.items()}
-        return xr.Dataset(data, coords=self.like[list(data)].coords).assign_coords(question=("sample", self.questions))
+        about = {"question": ("sample", self.questions), "data_set": ("sample", self.data_sets)}
+        return xr.Dataset(data, coords=self.like[list(data)].coords).assign_coords(about)
 
 
 def analyse(
@@ -158,7 +161,7 @@ def analyse(
                 del chosen[name]
                 continue
             facts = {**trace.model, "causal": trace.data.attrs["causal"]}
-            piles[name].setdefault(tuple(keys.items()), _Pile(sample, facts)).add(sample, keys, question_of(trace))
+            piles[name].setdefault(tuple(keys.items()), _Pile(sample, facts)).add(sample, keys, trace)
     if not versions:
         raise FloatlensError("no traces to analyse")
     return {

@@ -1,8 +1,8 @@
 """`Result`: what an analysis found in one or many traces, by model, sample by sample so that means have intervals.
 
 A group is a model, or a model under one condition (the place of the gold document). Its samples are one labelled
-dataset with the dimension `sample` (a trace) in front and the coordinate `question`: what is drawn and counted are
-questions, since traces of one question are not independent. Nothing is averaged before it is asked for.
+dataset with the dimension `sample` (a trace) in front and the coordinates `question` and `data_set`: what is drawn and
+counted are questions, since traces of one question are not independent. Nothing is averaged before it is asked for.
 """
 
 from __future__ import annotations
@@ -53,6 +53,13 @@ class Group:
             return tuple(f"trace {place} of {self.label}" for place in range(self.traces))
         return tuple(map(str, self.samples["question"].values))
 
+    @cached_property
+    def data_sets(self) -> tuple[str, ...]:
+        """The name of the data set of every sample; "" where its trace does not say."""
+        if "data_set" not in self.samples.coords:
+            return ("",) * self.traces
+        return tuple(map(str, self.samples["data_set"].values))
+
     @property
     def n(self) -> int:
         """How many questions there are; a question may have several traces."""
@@ -83,6 +90,19 @@ class Group:
     def by_question(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(sample, …) → (question, …): one sample for each question, for intervals."""
         return by_question(values, self.questions)
+
+    def by_data_set(
+        self, values: np.ndarray[Any, np.dtype[np.float64]]
+    ) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+        """(sample, …) → (question, …) for each data set by name; traces that do not say theirs are in none.
+
+        A question that is in two sets is a sample of both.
+        """
+        rows: dict[str, list[int]] = {}
+        for place, name in enumerate(self.data_sets):
+            if name:
+                rows.setdefault(name, []).append(place)
+        return {name: by_question(values[own], [self.questions[i] for i in own]) for name, own in rows.items()}
 
     def estimated(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> Estimate:
         """The same of numbers (sample, …) that were worked out from the variables of this group."""
@@ -165,6 +185,7 @@ class Result:
         like = groups[0].samples[variable]
         coords: dict[str, Any] = {str(dim): like[dim].values for dim in like.dims[1:]}
         coords["question"] = ("sample", [question for group in groups for question in group.questions])
+        coords["data_set"] = ("sample", [name for group in groups for name in group.data_sets])
         values = np.concatenate([group.values(variable) for group in groups])
         samples = xr.Dataset({variable: (like.dims, values)}, coords=coords)
         return Group({"model": model}, groups[0].facts, samples, groups[0].seed)

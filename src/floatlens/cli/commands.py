@@ -91,18 +91,23 @@ def _run(config: TraceRunConfig, out: Path, session: _Session) -> None:
         loaded = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
         run.settle(manifest | {"loaded": loaded}, free=FREE)
         try:
-            _trace_all(model, config, examples, run, session)
+            _trace_all(model, config, examples, run, session, manifest["data"]["name"])
         finally:
             session.done = sum(map(run.done, names))  # an item that was being written when Ctrl-C came counts too
 
 
 def _trace_all(
-    model: LanguageModel, config: TraceRunConfig, examples: Sequence[Example], run: RunFolder[Record], session: _Session
+    model: LanguageModel,
+    config: TraceRunConfig,
+    examples: Sequence[Example],
+    run: RunFolder[Record],
+    session: _Session,
+    data: str,
 ) -> None:
     from floatlens.study.tracing import Watch, trace_items
 
     with progress("tracing", len(examples), session.done) as bar, Watch(model, config, bar.part) as watch:
-        for record in trace_items(model, config, examples, run):
+        for record in trace_items(model, config, examples, run, data):
             session.take(record, bar)
             watch.restart()
 

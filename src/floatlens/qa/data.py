@@ -20,7 +20,7 @@ from floatlens.qa.gold import mark_gold
 from floatlens.qa.lines import digest_of
 from floatlens.qa.sets import SetSpec, set_named
 
-__all__ = ["SCALE_COUNT", "Data", "open_data"]
+__all__ = ["SCALE_COUNT", "Data", "file_name", "open_data"]
 
 SCALE_COUNT = 500
 """How many questions of the scale world are drawn where no limit says so."""
@@ -103,6 +103,12 @@ def open_data(
 # -- files --------------------------------------------------------------------------------------------------------
 
 
+def file_name(path: str | Path) -> str:
+    """What records and traces call a file of questions, wherever it lies. `file_name("/a/nq.jsonl.gz")  # "nq"`"""
+    name = Path(path).name
+    return name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json") or name
+
+
 def _which(text: str) -> tuple[Path, SetSpec | None]:
     """`nq=FILE` is a set and its file, unless a file has just that name."""
     named = _NAMED.fullmatch(text)
@@ -136,7 +142,7 @@ def _read_again(path: Path, settings: dict[str, Any], skip_bad: bool) -> Iterato
 def _file_data(
     ref: str, path: Path, spec: SetSpec | None, tally: Tally, keep: int | None, read: Callable[[], Iterator[Example]]
 ) -> Data:
-    stem = path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
+    stem = file_name(path)
     return Data(
         ref=ref,
         name=spec.name if spec else stem,

@@ -129,6 +129,7 @@ class TraceTask:
             chat=config.prompt.chat,
             sampler=config.decoding.sampler,
             workspace=workspace,
+            data=self.item.data,
             **config.decoding.settings,
         )
 

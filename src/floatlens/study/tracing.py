@@ -25,6 +25,7 @@ from floatlens.decoding import plan
 from floatlens.decoding.registry import read_settings, sampler_for
 from floatlens.errors import FloatlensError, FloatlensWarning
 from floatlens.prompts import load_template
+from floatlens.qa.data import file_name
 from floatlens.study.records import Record
 from floatlens.tracer import DEFAULT_PROBES, trace, versions
 from floatlens.traces.store import SUFFIX
@@ -59,6 +60,7 @@ FREE = (
     "config.model.device_map",
     "config.model.dtype",
     "data.examples",
+    "data.name",
     "loaded.device",
     "versions",
 )
@@ -104,13 +106,20 @@ def manifest_of(
         "format": 1,
         "config": config.model_dump(mode="json"),
         "template": load_template(config.prompt.template).label,
-        "data": {"sha256": _digest(Path(config.data.path)), "examples": len(examples)},
+        "data": {
+            "name": file_name(config.data.path),
+            "sha256": _digest(Path(config.data.path)),
+            "examples": len(examples),
+        },
         "model": asdict(facts),
         "versions": versions(),
     }
     same = (
         before is not None and before.get("kind") == "trace" and before["data"]["sha256"] == manifest["data"]["sha256"]
     )
+    if before is not None and same:
+        # the same questions from a file of another name are still the data set that the run began with
+        manifest["data"]["name"] = before["data"].get("name") or file_name(before["config"]["data"]["path"])
     if before is not None and same and before["data"]["examples"] > len(examples):
         # a smaller --limit takes nothing back
         manifest["data"]["examples"] = before["data"]["examples"]
@@ -163,8 +172,12 @@ def trace_one(
     documents: Iterable[DocumentLike] = (),
     answers: Iterable[str] = (),
     gold: int | None = None,
+    data: str | None = None,
 ) -> Trace:
-    """One trace under a resolved configuration; running out of memory becomes an error that says what to do."""
+    """One trace under a resolved configuration; running out of memory becomes an error that says what to do.
+
+    `data` names the data set that the question is of, where it is of one.
+    """
     try:
         return trace(
             model,
@@ -178,6 +191,7 @@ def trace_one(
             template=config.prompt.template,
             chat=config.prompt.chat,
             sampler=config.decoding.sampler,
+            data=data,
             **config.decoding.settings,
         )
     except (torch.OutOfMemoryError, MemoryError) as error:
@@ -187,19 +201,19 @@ def trace_one(
 
 
 def trace_items(
-    model: LanguageModel, config: TraceRunConfig, examples: Sequence[Example], run: RunFolder[Record]
+    model: LanguageModel, config: TraceRunConfig, examples: Sequence[Example], run: RunFolder[Record], data: str
 ) -> Iterator[Record]:
-    """Trace every example that is not done, and yield its record once it is on disk."""
+    """Trace every example of `data` that is not done, and yield its record once it is on disk."""
     names = {item_name(index, example.id): (index, example) for index, example in enumerate(examples)}
     open_items = {name: item for name, item in names.items() if not run.done(name)}
     run.forget(lambda record: record.item in open_items)
     for name, (index, example) in open_items.items():
         blank = Record(item=name, index=index, id=example.id, status="done", question=example.question)
-        yield _trace_item(model, config, example, run, blank)
+        yield _trace_item(model, config, example, run, blank, data)
 
 
 def _trace_item(
-    model: LanguageModel, config: TraceRunConfig, example: Example, run: RunFolder[Record], blank: Record
+    model: LanguageModel, config: TraceRunConfig, example: Example, run: RunFolder[Record], blank: Record, data: str
 ) -> Record:
     began = time.perf_counter()
     outcome: dict[str, Any] = {}
@@ -207,7 +221,7 @@ def _trace_item(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FloatlensWarning)
         try:
-            found = trace_one(model, config, example.question, example.documents, example.answers)
+            found = trace_one(model, config, example.question, example.documents, example.answers, data=data)
         except FloatlensError as error:
             outcome |= {"status": "failed", "error": str(error)}
     outcome["warnings"] = tuple(str(w.message) for w in caught if issubclass(w.category, FloatlensWarning))

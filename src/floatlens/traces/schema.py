@@ -12,6 +12,12 @@ kv_head     key/value head; query head h reads kv_head h // (heads / kv_heads)
 key, query  position in the sequence (prompt, then answer)
 region      where a position belongs: bos, query, doc1 … docN, answer, other; from_region is that of the query
 token       committed answer token, in order of commitment
+
+Attributes
+----------
+Where a trace comes from, as JSON: model, decoding, prompt, versions, edits, … Every trace has those that are required;
+`data_set`, the name of the data set that the question is of, is there only where it is known. Traces of a single
+question do not have it, nor do those made before it was recorded.
 """
 
 from __future__ import annotations
@@ -117,6 +123,9 @@ _ATTRIBUTES: dict[str, type] = {
     "causal": bool,
 }
 
+_OPTIONAL: dict[str, type] = {"data_set": str}
+"""Attributes that a trace may lack, so that files from before they existed still open; checked where it has them."""
+
 
 def probe_of(name: str) -> str:
     """The probe that provides a variable."""
@@ -135,9 +144,12 @@ def validate(data: xr.Dataset, where: str) -> None:
             f"make the trace again, or use the floatlens that wrote it"
         )
     _need(where, "attribute", _ATTRIBUTES, data.attrs)
-    for attribute, kind in _ATTRIBUTES.items():
+    for attribute, kind in (_ATTRIBUTES | _OPTIONAL).items():
+        if attribute not in data.attrs:
+            continue
         given = data.attrs[attribute]
-        if not isinstance(given, kind) or (attribute == "heads" and given not in ("all", "mean")):
+        wrong = (attribute == "heads" and given not in ("all", "mean")) or (attribute == "data_set" and not given)
+        if not isinstance(given, kind) or wrong:
             raise FloatlensError(
                 f'{where}: attribute "{attribute}" is {given!r:.60}, which no trace has; was the file changed?'
             )

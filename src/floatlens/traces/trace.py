@@ -37,6 +37,12 @@ class Trace:
         return dict(self.data.attrs["model"])
 
     @property
+    def data_set(self) -> str | None:
+        """The name of the data set that the question is of; None where the trace does not say."""
+        name: str | None = self.data.attrs.get("data_set")
+        return name
+
+    @property
     def regions(self) -> tuple[str, ...]:
         return tuple(self.data.attrs["regions"])
 

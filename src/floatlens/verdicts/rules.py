@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatlens.analysis import Group, Result
+from floatlens.analysis.class_distance import anchor_shares, beyond_halves
 from floatlens.analysis.intervals import by_question, difference, estimate
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.retrieval import depth_correlation
@@ -24,6 +25,7 @@ MARGINS = {
     "speed": 0.5,  # positions per step
     "entropy": 0.02,  # normalised entropy, shallow less deep
     "lift": 1.0,  # (gold document ÷ mean of the others) ÷ the same under uniform attention
+    "task": 0.05,  # total variation distance of data sets beyond that of random halves of one
 }
 
 
@@ -186,14 +188,27 @@ def _structure_then_content(results: Mapping[str, Result]) -> Iterator[Claim]:
 
 @claim("anchors-by-task", needs=("token_classes",))
 def _anchors_by_task(results: Mapping[str, Result]) -> Iterator[Claim]:
-    """Not decided by any run yet: a trace does not say which data set it is of. The rule stands in docs/claims.md."""
-    needed = (
-        f"traces of two or more data sets, at least {FEWEST} of each, that say which set they are of; "
-        "traces do not record it yet"
-    )
     for group in _of_kind(results["token_classes"], "mdm"):
+        sets = anchor_shares(group)
+        lacking = _lacking(group, {name: len(values) for name, values in sets.items()})
+        parts: tuple[Part, ...] = ()
+        if not lacking:
+            name = f"distance between the anchors of {len(sets)} data sets, beyond halves of one"
+            parts = (Part(name, beyond_halves(sets, group.seed), MARGINS["task"]),)
         statement = "the anchors of a diffusion model depend on the task"
-        yield Claim("anchors-by-task", statement, group.model, (), "token_classes", needed)
+        yield Claim("anchors-by-task", statement, group.model, parts, "token_classes", lacking)
+
+
+def _lacking(group: Group, counts: Mapping[str, int]) -> str:
+    """What sets cannot be compared without; "" where nothing is lacking. `counts` are questions by data set."""
+    if len(counts) < 2:
+        silent = group.data_sets.count("")
+        these = f"these are all of {next(iter(counts))}" if counts else "these do not say"
+        also = f", but for {silent} that do not say" if counts and silent else ""
+        needed = f"traces of two or more data sets, at least {FEWEST} of each, that say which set they are of"
+        return f"{needed}; {these}{also}"
+    few = [f"{name} has {count}" for name, count in counts.items() if count < FEWEST]
+    return f"at least {FEWEST} questions with anchors of each data set; {', '.join(few)}" if few else ""
 
 
 @claim("retrieval-deep", needs=("retrieval_heads",))

@@ -1,0 +1,78 @@
+"""How far apart the anchors of data sets are, by token class, beyond what questions of one set differ (methods §12).
+
+Two sets of a few questions never have quite the same anchors. What chance alone makes of them is shown by random halves
+of one set, and is taken off; halves are smaller than sets, so this takes off rather too much than too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatlens.analysis.intervals import Estimate, estimate_of_sets
+from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.result import Group
+
+__all__ = ["anchor_shares", "between", "beyond_halves", "halves", "within"]
+
+Floats = NDArray[np.float64]
+
+SPLITS = 50
+"""Random halves of each set; their mean distance hardly changes with more."""
+
+
+def anchor_shares(group: Group) -> dict[str, Floats]:
+    """(question, class, layer) by data set: shares of `token_classes`; questions without anchors are left out."""
+    found = group.by_data_set(group.values("anchors"))
+    return {name: values[~np.isnan(values).all(axis=(1, 2))] for name, values in found.items()}
+
+
+def beyond_halves(sets: Mapping[str, Floats], seed: int = 0) -> Estimate:
+    """Distance between sets less that of random halves of one, with an interval over the questions of every set.
+
+    Both are worked out anew from the questions that are drawn. Drawing adds to how much sets differ by chance, so where
+    they do not differ otherwise, the interval can begin above the number itself.
+
+    Example: `beyond_halves(anchor_shares(token_classes("runs/a").group()))`
+    """
+    random = np.random.default_rng(seed)
+    splits = [halves(len(values), random) for values in sets.values()]
+
+    def statistic(*drawn: Floats) -> float:
+        chance = [within(values, first) for values, first in zip(drawn, splits, strict=True)]
+        return between(*drawn) - float(np.mean(chance))
+
+    return estimate_of_sets(list(sets.values()), statistic, seed)
+
+
+def between(*sets: Floats) -> float:
+    """Total variation distance of the sets' mean shares (question, class, layer): mean over layers, then over pairs."""
+    means = [nanmean(values) for values in sets]
+    return float(nanmean(np.array([nanmean(_distance(a, b)) for a, b in combinations(means, 2)])))
+
+
+def halves(count: int, random: np.random.Generator) -> NDArray[np.bool_]:
+    """(split, question): which questions are in the first half; of an odd number it is the smaller one."""
+    order = random.permuted(np.tile(np.arange(count), (SPLITS, 1)), axis=1)
+    return np.asarray(order < count // 2)
+
+
+def within(values: Floats, first: NDArray[np.bool_]) -> float:
+    """The same distance between two halves of one set, mean over the splits `first` (split, question)."""
+    known = ~np.isnan(values)
+    filled = np.where(known, values, 0.0)
+
+    def means(half: NDArray[np.bool_]) -> Floats:  # (split, class, layer), of what is defined
+        chosen = half.astype(np.float64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(np.tensordot(chosen, filled, 1) / np.tensordot(chosen, known, 1))
+
+    return float(nanmean(nanmean(_distance(means(first), means(~first)), axis=1)))
+
+
+def _distance(a: Floats, b: Floats) -> Floats:
+    """(…, layer): total variation distance of shares (…, class, layer); NaN where one of them has no anchors."""
+    return np.asarray(np.abs(a - b).sum(axis=-2) / 2)
