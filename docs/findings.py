@@ -1,7 +1,7 @@
 """Asks the scale models, and SmolLM2 where it is at hand, what docs/findings.md reports.
 
     .venv/bin/python docs/findings.py            # or: make findings; resumable
-    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, edits, smollm2 or smollm2-edits
+    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, tasks, edits, smollm2 or smollm2-edits
 
 Runs go to runs/findings (not kept in the repository), tables and figures to docs/findings. Every part
 says how long it took.
@@ -18,6 +18,8 @@ from pathlib import Path
 
 from floatlens.cli import main
 from floatlens.cli.terminal import say
+from floatlens.study.publish import save_frame
+from floatlens.verdicts import claims, claims_frame
 
 HERE = Path(__file__).parent
 RUNS, OUT = HERE.parent / "runs" / "findings", HERE / "findings"
@@ -64,6 +66,12 @@ def keep(folder: Path, name: str) -> None:
         shutil.copy(picture, OUT / f"{name}-{picture.name.removeprefix('stress-').removeprefix('interventions-')}")
 
 
+def judge(folder: Path) -> None:
+    """The verdicts on a run, printed and as a table beside its others."""
+    run("claims", folder)
+    save_frame(claims_frame(claims(folder)), folder / "tables" / "claims")
+
+
 def qa() -> None:
     """Table 1: 300 questions about known people and 300 about others, each closed book and with ten documents."""
     data = ("--data", "scale:known:seed=1", "--data", "scale:rag:seed=1", "--limit", "300")
@@ -81,6 +89,21 @@ def stress() -> None:
     keep(RUNS / "stress", "stress")
 
 
+def tasks() -> None:
+    """Where diffusion models have their anchors on two kinds of question: 32 of one hop, 32 of two, ten documents."""
+    out, runs = RUNS / "tasks", []
+    for kind in ("rag", "two-hop"):
+        data = out / f"{kind}.jsonl"
+        if not data.is_file():
+            out.mkdir(parents=True, exist_ok=True)
+            run("scale", "questions", "--set", kind, "--count", "32", "--seed", "4", "--out", data)
+        for model in ("llada", "dream"):
+            runs.append(out / f"{model}-{kind}")
+            run("trace", f"scale:{model}", "--data", data, "--out", runs[-1], "--set", "gen_length=8")
+    run("figures", *runs, "--only", "token_classes", "--format", "png", "--out", out)
+    keep(out, "tasks")
+
+
 def edits() -> None:
     """Every edit with its doses and controls on 200 questions with ten documents; heads from the gallery's traces."""
     runs = RUNS.parent / "gallery"
@@ -92,6 +115,7 @@ def edits() -> None:
     heads = [part for path in traced for part in ("--heads-from", path)]
     data = ("--data", "scale:rag:seed=3", "--limit", "200")
     run("intervene", *MODELS, *data, *WRITE, *given, *heads, "--out", RUNS / "edits")
+    judge(RUNS / "edits")
     keep(RUNS / "edits", "edits")
 
 
@@ -101,6 +125,7 @@ def smollm2_edits() -> None:
         return
     common = ("--data", NQ, "--limit", "50", "--set", "gen_length=24", "--batch", "4", "--traces", "4")
     run("intervene", GGUF, *common, "--edit", "drop_anchors:k=1,5,10", "--out", RUNS / "smollm2-edits")
+    judge(RUNS / "smollm2-edits")
     keep(RUNS / "smollm2-edits", "smollm2-edits")
 
 
@@ -125,7 +150,8 @@ def smollm2() -> None:
 
 
 if __name__ == "__main__":
-    parts = {"qa": qa, "stress": stress, "edits": edits, "smollm2": smollm2, "smollm2-edits": smollm2_edits}
+    parts = {"qa": qa, "stress": stress, "tasks": tasks, "edits": edits}
+    parts |= {"smollm2": smollm2, "smollm2-edits": smollm2_edits}
     for name in sys.argv[1:] or parts:
         if name not in parts:
             sys.exit(f'no part "{name}"; there are {", ".join(parts)}')

@@ -50,7 +50,7 @@ def trace_all() -> list[Path]:
     """One run per model and place of the gold document."""
     runs = []
     for gold in GOLD:
-        data = RUNS / f"gold{gold}.jsonl"
+        data = RUNS / f"gold{gold}" / "rag.jsonl"  # one data set, whatever the place: traces take the file's name
         if not data.is_file():
             data.parent.mkdir(parents=True, exist_ok=True)
             shape = ("--count", QUESTIONS, "--documents", DOCUMENTS, "--gold", gold, "--seed", SEED)
