@@ -90,10 +90,11 @@ def test_zero_is_no_output(tiny_model: Any) -> None:
 
 
 @slow
-def test_strength_mixes(decoded: Any, tiny_model: Any) -> None:
-    for mode in ("zero", "uniform"):
+@pytest.mark.parametrize(("name", "how"), [("llada", {"steps": 1}), ("llama", {})])
+def test_strength_mixes(name: str, how: Any, decoded: Any, tiny_model: Any) -> None:
+    for mode in ("zero", "mean", "uniform"):
         full, part = (
-            decoded(tiny_model("llada"), [AblateHeads([(0, 1)], mode=mode, strength=a)], steps=1) for a in (1, 0.25)
+            decoded(tiny_model(name), [AblateHeads([(0, 1)], mode=mode, strength=a)], **how) for a in (1, 0.25)
         )
         before, all_of_it = full.new(0, 0)
         _, some = part.new(0, 0)
