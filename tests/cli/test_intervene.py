@@ -62,3 +62,32 @@ def test_the_traces_that_heads_come_from_are_on_record(tmp_path: Path) -> None:
     assert _digests([tmp_path]) == first
     (tmp_path / "traces" / "a.zarr.zip").write_bytes(b"two")
     assert _digests([tmp_path]) != first
+
+
+def test_a_dose_given_twice_is_one(floatlens: Run, tmp_path: Path) -> None:
+    common = ("intervene", "scale:qwen", "--data", "scale:rag:documents=2", "--limit", "1", "--out", tmp_path / "run")
+    more = ("--traces", "0", "--set", "gen_length=4", "--workers", "1")
+    code, _, err = floatlens(*common, *more, "--edit", "sink_token:logit=2,2", "--edit", "sink_token:logit=2.0")
+    assert code == 0, err
+    assert "2 of 2 answers" in err
+
+
+def test_a_run_of_which_every_edit_fails_says_so_once(floatlens: Run, tmp_path: Path) -> None:
+    common = ("intervene", "scale:qwen", "--data", "scale:rag:documents=2", "--limit", "1", "--out", tmp_path / "run")
+    more = ("--traces", "0", "--set", "gen_length=4", "--workers", "1")
+    code, _, err = floatlens(*common, *more, "--edit", "drop_anchors:k=9999")
+    assert code == 1
+    assert "would leave none" in err
+    assert "bug" not in err
+
+
+def test_models_may_have_been_asked_different_data() -> None:
+    from floatlens.cli.intervene import effects_view
+
+    numbers = {"edited": 0.5, "difference": -0.5, "low": -1.0, "high": 0.0, "n": 2, "plain": 1.0}
+    same = {"edit": "drop_anchors", "settings": "k=1", "control": False, "metric": "accuracy", **numbers}
+    rows = pd.DataFrame([{"model": "a", "data": "x", **same}, {"model": "b", "data": "y", **same}])
+    table = effects_view(rows)
+    cells = [list(column.cells) for column in table.columns[1:]]
+    assert [cell == "–" for cell in cells[0]] == [False, False, True, True]
+    assert [cell == "–" for cell in cells[1]] == [True, True, False, False]

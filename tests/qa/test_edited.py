@@ -67,8 +67,8 @@ def test_mistakes_are_named(text: str, message: str) -> None:
 
 
 def test_divergence_is_kullback_and_leiblers() -> None:
-    p, q = torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0.25, 0.25, 0.5])
-    wanted = 0.5 * math.log(2) + 0.25 * math.log(0.5)
+    p, q = torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0.25, 0.125, 0.625])  # other way round it is another number
+    wanted = 0.5 * math.log(2) + 0.25 * math.log(2) + 0.25 * math.log(0.4)
     assert divergence(p.log(), q.log() + 3) == pytest.approx(wanted)
     assert divergence(p.log(), p.log()) == 0.0
     banned = torch.tensor([0.0, -torch.inf, 1.0])
@@ -102,6 +102,12 @@ def test_the_first_distribution_is_that_of_a_plain_pass() -> None:
         assert seen is not None
         torch.testing.assert_close(seen, model.forward(torch.tensor([prompt]))[0, -1], atol=1e-4, rtol=1e-4)
     assert "forward" not in vars(model)
+    with tapped(model, 1) as tap:
+        written = fl.decode(model, ids, gen_length=2).answers()
+    for prompt, answer, seen in zip(ids, written, tap.first, strict=True):
+        assert seen is not None
+        after = model.forward(torch.tensor([[*prompt, answer[0]]]))[0, -1]
+        torch.testing.assert_close(seen, after, atol=1e-4, rtol=1e-4)
 
 
 def test_a_control_is_of_the_same_size_elsewhere() -> None:

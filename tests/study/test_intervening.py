@@ -203,3 +203,21 @@ def test_holding_anchors_is_judged_for_diffusion_models(plain: float, verdict: s
     assert (found.id, found.verdict) == ("anchors-held", verdict)
     assert edit_claims(answers(rates, kind="arm"), SPECS) == []
     assert edit_claims(answers(dict.fromkeys(names, 0.1)), SPECS) == []  # nothing plain to compare with
+
+
+def test_a_run_of_which_every_edit_failed_has_no_effects(tmp_path: Path) -> None:
+    """Such as k=9999: only the plain answers are there, and that is nothing to draw."""
+    rows, files = publish_interventions(answers({"plain": 1.0}), tmp_path)
+    assert rows.empty
+    assert "dose" in rows.columns
+    assert files == []
+
+
+def test_a_control_is_drawn_beside_its_edit_and_not_under_it() -> None:
+    """Where both are the same, both are to be seen."""
+    from floatlens.figures.interventions import plot_interventions
+
+    rows = effects(answers({"plain": 1.0, "drop_anchors k=1": 0.5, "drop_anchors k=1 (random)": 0.5}), SPECS)
+    (axes,) = [axes for axes in plot_interventions(rows).axes if axes.get_visible()]
+    places = {float(line.get_xdata()[0]) for line in axes.lines if line.get_marker() in ("x", "o", "s")}
+    assert len(places) == 2

@@ -38,6 +38,8 @@ class Block:
     columns: Tensor | None = None
     top: Tensor | None = None
     """The largest logit of each row, from which `exp` counts."""
+    beside: tuple[Tensor, Tensor] | None = None
+    """Of the shares that extra keys have of each row: what they add to its entropy, and their sum."""
 
     @property
     def keys(self) -> int:
@@ -236,6 +238,9 @@ def _edited(block: Block, weights: Tensor, classes: QueryClasses | None) -> Bloc
     entropy = None
     if block.entropy is not None:  # a plain logarithm: torch's entr takes more than twice as long
         entropy = weights.clamp(min=torch.finfo(weights.dtype).tiny).log_().mul_(weights).sum(-1).neg_()
+        if block.beside is not None:
+            (own, share), left = block.beside, _left(block, weights)
+            entropy += own * left - torch.xlogy(left, left) * share
     columns = _columns(weights, ones, block, classes)
     return replace(block, exp=weights, inverse=ones, entropy=entropy, columns=columns)
 
@@ -261,10 +266,12 @@ def _beside(block: Block, extras: Sequence[Extra], classes: QueryClasses | None)
         if extra.value is not None:
             part = share.unsqueeze(-1) * extra.value.unsqueeze(2)
             added = part if added is None else added + part
-    entropy = block.entropy
+    entropy, others = block.entropy, None
     if entropy is not None:
-        entropy = entropy * kept + torch.special.entr(kept) + torch.special.entr(shares).sum(-1)
-    return replace(block, inverse=inverse, entropy=entropy, columns=_columns(block.exp, inverse, block, classes)), added
+        others = torch.special.entr(shares).sum(-1), shares.sum(-1)
+        entropy = entropy * kept + torch.special.entr(kept) + others[0]
+    columns = _columns(block.exp, inverse, block, classes)
+    return replace(block, inverse=inverse, entropy=entropy, columns=columns, beside=others), added
 
 
 def _columns(exp: Tensor, inverse: Tensor, block: Block, classes: QueryClasses | None) -> Tensor | None:
@@ -273,5 +280,10 @@ def _columns(exp: Tensor, inverse: Tensor, block: Block, classes: QueryClasses |
 
 def _follow(added: Tensor, block: Block, weights: Tensor) -> Tensor:
     """What extra keys add after an edit of the weights: as much as is left of the row (nothing of an ablated head)."""
-    before = (block.exp.sum(-1) * block.inverse).unsqueeze(-1)
-    return added * torch.where(before > 0, weights.sum(-1, keepdim=True) / before, 1.0)
+    return added * _left(block, weights).unsqueeze(-1)
+
+
+def _left(block: Block, weights: Tensor) -> Tensor:
+    """How much of each row (batch, head, query) is left after an edit of the weights."""
+    before = block.exp.sum(-1) * block.inverse
+    return torch.where(before > 0, weights.sum(-1) / before, 1.0)

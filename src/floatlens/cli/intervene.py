@@ -90,7 +90,7 @@ def intervene(
     from floatlens.qa.edited import parse_edit
     from floatlens.study.intervening import edit_conditions
 
-    specs = [spec for text in edit for spec in parse_edit(text)]
+    specs = list(dict.fromkeys(spec for text in edit for spec in parse_edit(text)))  # a dose given twice is one
     conditions = edit_conditions(specs, seed=control_seed, traced=traces, heads=_scores(heads_from or ()))
     more = {"control_seed": control_seed, "traces": traces, "heads_from": _digests(heads_from or ())}
     request = Request(
@@ -148,6 +148,8 @@ def publish(out: Path) -> None:
     if answers.empty:
         return
     rows, files = publish_interventions(answers, out)
+    if rows.empty:  # every edit failed, and each failure has been told
+        return
     console().print(effects_view(rows))
     say(f"{len(files)} files in {out / 'tables'} and {out / 'figures'}; verdicts: floatlens claims {out}")
 
@@ -163,7 +165,8 @@ def effects_view(rows: pd.DataFrame) -> Table:
     for data in dict.fromkeys(own["data"]):
         here = own[own["data"] == data]
         plain = here.groupby("model")["plain"].first()
-        table.add_row(Text(clean(f"plain · {data}"), style="bold"), *(f"{100 * plain[m]:.1f}" for m in models))
+        cells = {model: f"{100 * score:.1f}" for model, score in plain.items()}
+        table.add_row(Text(clean(f"plain · {data}"), style="bold"), *(cells.get(model, "–") for model in models))
         keys = here[["edit", "settings", "control"]].drop_duplicates().itertuples(index=False)
         for edit, settings, control in keys:
             some = here[(here["edit"] == edit) & (here["settings"] == settings) & (here["control"] == control)]

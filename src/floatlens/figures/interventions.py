@@ -27,7 +27,7 @@ _WORDS = {
 
 @styled
 def plot_interventions(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
-    """The difference from plain at every dose, with its interval; controls pale and with crosses.
+    """The difference from plain at every dose, with its interval; controls pale, with crosses, to the right of each.
 
     `rows` are those of `study.intervening.effects`, of one data set.
     """
@@ -57,7 +57,8 @@ def _panel(axes: Axes, own: pd.DataFrame, style: dict[str, Look]) -> None:
     for i, (model, look) in enumerate(style.items()):
         for control in (True, False):
             some = own[(own["model"] == model) & (own["control"] == control)]
-            at = np.array([doses.index(one) for one in some["settings"]]) + 0.16 * (i - (len(style) - 1) / 2)
+            shift = 0.2 * (i - (len(style) - 1) / 2) + 0.08 * control  # side by side: one may not hide the other
+            at = np.array([doses.index(one) for one in some["settings"]]) + shift
             spread = np.abs(np.stack([some["difference"] - some["low"], some["high"] - some["difference"]]))
             how: dict[str, Any] = look.line | {"linestyle": ""}
             if control:

@@ -110,7 +110,11 @@ def effects(answers: pd.DataFrame, specs: Sequence[EditSpec]) -> pd.DataFrame:
                     who = {"model": model, "kind": kind, "data": data, "edit": spec.name, "settings": _settings(spec)}
                     who |= {"dose": spec.dose, "control": control, "metric": metric}
                     rows.append(who | _compared(pair))
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=[*_WHO, *_NUMBERS, "n"])  # also where no edit has an answer
+
+
+_WHO = ("model", "kind", "data", "edit", "settings", "dose", "control", "metric")
+_NUMBERS = ("plain", "edited", "difference", "low", "high")
 
 
 def _all(specs: Sequence[EditSpec]) -> list[tuple[EditSpec, str, bool]]:
@@ -123,7 +127,7 @@ def _settings(spec: EditSpec) -> str:
 
 def _compared(pair: NDArray[np.float64]) -> dict[str, float]:
     if not len(pair):  # such as divergences of an edit that no answer lived to see
-        return {**dict.fromkeys(("plain", "edited", "difference", "low", "high"), float("nan")), "n": 0}
+        return {**dict.fromkeys(_NUMBERS, float("nan")), "n": 0}
     found: Estimate = estimate(pair[:, 1] - pair[:, 0])
     plain, edited = (float(x) for x in pair.mean(axis=0))
     values = {"plain": plain, "edited": edited, "difference": float(found.mean)}

@@ -94,12 +94,14 @@ def _told(effect: Mapping[Any, Any], metric: str) -> str:
 def publish_interventions(
     answers: pd.DataFrame, out: Path, *, formats: Sequence[str] = FORMATS
 ) -> tuple[pd.DataFrame, list[Path]]:
-    """Tables and figures beside the records; gives the effects and the files."""
+    """Tables and figures beside the records; gives the effects and the files, none where no edit has an answer."""
     from floatlens.figures.interventions import plot_interventions
     from floatlens.figures.registry import file_name
 
     specs = specs_of(answers)
     rows = effects(answers, specs)
+    if rows.empty:
+        return rows, []
     files = save_frame(rows.assign(dose=rows["dose"].map(str)), out / "tables" / "effects")
     for name, found in (("measured", measured(answers, specs)), ("moved", moved(answers, specs))):
         if not found.empty:

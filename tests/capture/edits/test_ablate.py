@@ -90,10 +90,11 @@ def test_zero_is_no_output(tiny_model: Any) -> None:
 
 
 @slow
-def test_strength_mixes(decoded: Any, tiny_model: Any) -> None:
-    for mode in ("zero", "uniform"):
+@pytest.mark.parametrize(("name", "how"), [("llada", {"steps": 1}), ("llama", {})])
+def test_strength_mixes(name: str, how: Any, decoded: Any, tiny_model: Any) -> None:
+    for mode in ("zero", "mean", "uniform"):
         full, part = (
-            decoded(tiny_model("llada"), [AblateHeads([(0, 1)], mode=mode, strength=a)], steps=1) for a in (1, 0.25)
+            decoded(tiny_model(name), [AblateHeads([(0, 1)], mode=mode, strength=a)], **how) for a in (1, 0.25)
         )
         before, all_of_it = full.new(0, 0)
         _, some = part.new(0, 0)
@@ -166,9 +167,17 @@ def test_what_cannot_be(tiny_model: Any) -> None:
         (lambda: AblateHeads("retreival", top=2), 'did you mean "retrieval"'),
         (lambda: AblateHeads([(0, 1)], top=2), "with scores and top=N"),
         (lambda: AblateHeads([3]), r"a list of \(layer, head\)"),
+        (lambda: AblateHeads([(0.7, 1)]), r"a list of \(layer, head\)"),
+        (lambda: AblateHeads([(0, 1)], matched_random=True, seed=-1), r"AblateHeads\(seed=-1\): give a whole number"),
         (lambda: edit(model, AblateHeads([(9, 0)])).__enter__(), r"there is no head \(9, 0\)"),
         (lambda: edit(model, AblateHeads(scores=[[1.0]], top=1)).__enter__(), "layers × 4 heads"),
     ):
         with pytest.raises(FloatlensError, match=message) as error:
             wrong()
         assert "\n" not in str(error.value)
+
+
+def test_a_name_keeps_its_heads_beside_those_selected() -> None:
+    """Reports are told apart by it."""
+    limited = AblateHeads([(0, 1), (2, 3)], select=Select(heads=[1], steps=[2]))
+    assert repr(limited) == "AblateHeads(heads=[(0, 1), (2, 3)], mode='zero', select.heads=[1], steps=[2])"

@@ -19,6 +19,7 @@ from floatlens import (
     SinkToken,
     SwapAnchors,
 )
+from floatlens.errors import FloatlensError
 
 slow = pytest.mark.slow
 """Most of what follows; what every commit has to keep (strength 0, the cache, and what edits declare) is not."""
@@ -263,3 +264,13 @@ def test_every_edit_says_what_it_needs_and_what_its_control_is(make: Callable[..
         control = edit.control(7)
         assert control.strength == 0.5
         assert control.settings["seed"] == 7
+
+
+@pytest.mark.parametrize("kind", ["drop random", "swap", "freeze random"])
+def test_a_seed_is_a_whole_number_from_0(kind: str) -> None:
+    """Said when the edit is made, not by the first draw in the middle of a run."""
+    made = MAKERS[kind]()
+    more = {"structural": structural, "layers": [0]} if isinstance(made, FreezeLayers) else {"k": 1}
+    for seed in (-1, 0.5, True):
+        with pytest.raises(FloatlensError, match=r"seed=.*: give a whole number from 0"):
+            type(made)(seed=seed, **more)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from floatlens import AblateHeads, Select, SinkToken, edit
+from floatlens import AblateHeads, Matrix, Select, SinkToken, edit
 from floatlens.capture import Workspace, capture
 from floatlens.errors import FloatlensError
 
@@ -120,3 +120,26 @@ def test_what_cannot_be(tiny_model: Any) -> None:
         SinkToken(logit=float("inf"))
     with pytest.raises(FloatlensError, match="ids up to"), edit(tiny_model("llama"), SinkToken(10**6)):
         pass
+
+
+@pytest.mark.parametrize("name", ["llada", "llama"])
+def test_entropy_counts_the_sink_beside_edits_of_weights(name: str, tiny_model: Any, blocks: Any) -> None:
+    """A row's entropy is over its keys and the sink, whatever else is at work; other heads keep theirs."""
+    model, ids = tiny_model(name), torch.tensor([[5, 9, 12, 33, 21, 8, 30]])
+
+    def seen(*edits: Any) -> tuple[np.ndarray, np.ndarray]:
+        probe = Matrix()
+        with capture(model, [probe, "entropy"], edits=edits, steps=1, length=8, workspace=blocks(4, 2, "torch")) as rec:
+            model.forward(ids)
+        return rec.variables["entropy"].stack()[0, 0, 0][:, :7], np.nan_to_num(probe.taken[0, 0][0]).astype(float)
+
+    alone, _ = seen(SinkToken(logit=1.0))
+    for ablated in (AblateHeads([(0, 1)]), AblateHeads([(0, 1)], strength=0.5), AblateHeads([(0, 1)], mode="uniform")):
+        entropy, weights = seen(SinkToken(logit=1.0), ablated)
+        assert np.abs(entropy - alone)[[0, 2, 3]].max() <= 1e-5
+        kept = {"zero": 1 - ablated.strength, "uniform": 1.0}[ablated.mode]
+        rows = weights[1]
+        share = kept - rows.sum(-1)  # the sink's, which is silenced with its head
+        expected = -np.where(rows > 0, rows * np.log(np.maximum(rows, 1e-300)), 0.0).sum(-1)
+        expected -= np.where(share > 1e-7, share * np.log(np.maximum(share, 1e-300)), 0.0)
+        assert np.abs(entropy[1] - expected).max() <= 1e-4

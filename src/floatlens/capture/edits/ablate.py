@@ -10,6 +10,7 @@ The mean is over the real rows of the pass; of an autoregressive model over the 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import index
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -21,6 +22,7 @@ from floatlens.capture.attention import Block
 from floatlens.capture.classes import QueryClasses
 from floatlens.capture.edit import Site
 from floatlens.capture.edits.base import Intervention, Need, Rows
+from floatlens.capture.edits.chance import seeded
 from floatlens.capture.edits.swift import level, replace_rows, scale_heads
 from floatlens.capture.probe import Layer, Shape
 from floatlens.capture.select import Select
@@ -72,7 +74,7 @@ class AblateHeads(Intervention):
             self.heads: tuple[Pair, ...] = ()
         else:
             self.heads = _highest(self.scores, top) if top is not None else _pairs(heads)
-        self.matched_random, self.seed = matched_random, seed
+        self.matched_random, self.seed = matched_random, seeded(self, seed)
         extra: dict[str, Any] = {"matched_random": True, "seed": seed} if matched_random else {}
         chosen = {"heads": "retrieval", "top": top} if self.needs else {"heads": list(self.heads)}
         super().__init__(select, strength, **chosen, mode=mode, **extra)
@@ -251,7 +253,7 @@ def _check_choice(heads: object, scored: bool, top: int | None) -> None:
 
 def _pairs(heads: Any) -> tuple[Pair, ...]:
     try:
-        return tuple(sorted({(int(layer), int(head)) for layer, head in heads}))
+        return tuple(sorted({(index(layer), index(head)) for layer, head in heads}))
     except (TypeError, ValueError):
         raise FloatlensError("AblateHeads: heads is a list of (layer, head), such as [(5, 3), (7, 0)]") from None
 

@@ -137,7 +137,7 @@ class Intervention(Edit):
         given = dict(self.settings)
         if self.strength != 1:
             given["strength"] = self.strength
-        given |= {k: v for k, v in vars(self.select).items() if v is not None}
+        given |= {f"select.{k}" if k in given else k: v for k, v in vars(self.select).items() if v is not None}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     @property

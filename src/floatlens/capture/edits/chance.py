@@ -11,8 +11,16 @@ import torch
 from torch import Tensor
 
 from floatlens.capture.timeline import Moment
+from floatlens.errors import FloatlensError
 
-__all__ = ["chances"]
+__all__ = ["chances", "seeded"]
+
+
+def seeded(who: object, seed: int) -> int:
+    """The seed of a control, if it is one."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise FloatlensError(f"{type(who).__name__}(seed={seed!r}): give a whole number from 0")
+    return seed
 
 
 def chances(moment: Moment, seed: int, heads: int, *key: int) -> Tensor:

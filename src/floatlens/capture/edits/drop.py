@@ -14,7 +14,7 @@ from torch import Tensor
 
 from floatlens.capture.edit import Site
 from floatlens.capture.edits.base import Intervention, Need, Rows, moment_of, rows_return
-from floatlens.capture.edits.chance import chances
+from floatlens.capture.edits.chance import chances, seeded
 from floatlens.capture.edits.rules import AnchorRule, indices, largest
 from floatlens.capture.gather import choosable
 from floatlens.capture.mask import HIDDEN
@@ -151,7 +151,7 @@ class DropRandom(DropAnchors):
         seed: int = 0,
     ) -> None:
         super().__init__(k, rule=rule, of=of, strength=strength, select=select)
-        self.seed = seed
+        self.seed = seeded(self, seed)
         self.settings["seed"] = seed
 
     def control(self, seed: int = 0) -> DropRandom:

@@ -18,7 +18,7 @@ from floatlens.capture.attention import Block
 from floatlens.capture.classes import QueryClasses
 from floatlens.capture.edit import Site
 from floatlens.capture.edits.base import Intervention, Need, Rows, moment_of, rows_return
-from floatlens.capture.edits.chance import chances
+from floatlens.capture.edits.chance import chances, seeded
 from floatlens.capture.edits.rules import largest
 from floatlens.capture.edits.swift import level, replace_rows
 from floatlens.capture.probe import Layer
@@ -63,7 +63,7 @@ class FreezeLayers(Intervention):
         chosen = Select(layers=layers, heads=given.heads, steps=given.steps)
         extra: dict[str, Any] = {"matched_random": True, "seed": seed} if matched_random else {}
         super().__init__(chosen, strength, **extra)
-        self.structural, self.matched_random, self.seed = structural, matched_random, seed
+        self.structural, self.matched_random, self.seed = structural, matched_random, seeded(self, seed)
         self._sets: dict[int, Tensor] = {}
 
     def control(self, seed: int = 0) -> FreezeLayers:

@@ -16,7 +16,7 @@ from floatlens.capture.attention import Block
 from floatlens.capture.classes import QueryClasses
 from floatlens.capture.edit import Site
 from floatlens.capture.edits.base import Intervention, Need, Rows, moment_of, rows_return
-from floatlens.capture.edits.chance import chances
+from floatlens.capture.edits.chance import chances, seeded
 from floatlens.capture.edits.rules import AnchorRule, largest
 from floatlens.capture.edits.swift import Few, move_few
 from floatlens.capture.gather import choosable
@@ -183,7 +183,7 @@ class SwapAnchors(PinAnchors):
         seed: int = 0,
     ) -> None:
         super().__init__(like, k=k, rule=rule, strength=strength, select=select)
-        self.seed = seed
+        self.seed = seeded(self, seed)
         self.settings["seed"] = seed
         self._drawn: tuple[Moment, int, Tensor] | None = None
 
