@@ -48,6 +48,7 @@ def test_an_edit_is_written_by_name_and_doses(text: str, labels: list[str]) -> N
     [
         ("drop_anchor", 'no edit "drop_anchor"; did you mean "drop_anchors"'),
         ("drop_anchors:q=1", 'drop_anchors has no setting "q"'),
+        ("drop_anchors:k=1:k=5", "k is given twice; write k=A,B for several doses"),
         ("drop_anchors:k", "k has no value; write k="),
         ("drop_anchors:k=[1", "k: '[1' is not a whole number"),
         ("drop_anchors:k=", "k: '' is not a whole number"),

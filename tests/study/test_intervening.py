@@ -186,6 +186,7 @@ def test_removing_anchors_is_judged_beside_control_and_plain(
         (["pin_anchors:to=step0:k=1,5,10"], "pin_anchors to=step0 k=5"),
         (["pin_anchors:to=bos", "pin_anchors:k=1"], "pin_anchors k=1 to=step0"),
         (["drop_anchors:k=1:strength=0.25,1", "drop_anchors:k=1:on=0-1"], "drop_anchors k=1 strength=1"),
+        (["drop_anchors:k=1:steps=50-60", "drop_anchors:k=1:strength=0", "drop_anchors:k=5"], "drop_anchors k=5"),
     ],
 )
 def test_one_dose_is_judged(edits: list[str], judged: str) -> None:
@@ -221,3 +222,27 @@ def test_a_control_is_drawn_beside_its_edit_and_not_under_it() -> None:
     (axes,) = [axes for axes in plot_interventions(rows).axes if axes.get_visible()]
     places = {float(line.get_xdata()[0]) for line in axes.lines if line.get_marker() in ("x", "o", "s")}
     assert len(places) == 2
+
+
+def test_variants_with_several_doses_have_panels_of_their_own() -> None:
+    from floatlens.figures.interventions import plot_interventions
+
+    given = [
+        "pin_anchors:to=bos,step0:k=1,5,10",
+        "sink_token:logit=0,4",
+        "ablate_heads:top=8:mode=mean,zero",
+        "sink_token",
+    ]
+    specs = [spec for text in given for spec in parse_edit(text)]
+    rows = effects(answers(dict.fromkeys(["plain", *(spec.label for spec in specs)], 1.0)), specs)
+    shown = {
+        axes.get_title(loc="left") or axes.get_title(): [tick.get_text() for tick in axes.get_xticklabels()]
+        for axes in plot_interventions(rows).axes
+        if axes.get_visible()
+    }
+    assert shown == {
+        "pin_anchors to=bos": ["k=1", "k=5", "k=10"],
+        "pin_anchors to=step0": ["k=1", "k=5", "k=10"],
+        "sink_token": ["logit=0", "logit=4", "on"],
+        "ablate_heads": ["top=8\nmean", "top=8\nzero"],
+    }

@@ -1,7 +1,11 @@
-"""Dose and response: what an edit of attention does to accuracy, beside its random control; a panel per edit."""
+"""Dose and response: what an edit of attention does to accuracy, beside its random control.
+
+An edit has a panel, and each of its variants that comes in several doses one of its own.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +27,9 @@ _WORDS = {
     "f1": "F1, edited less plain",
     "kl": "divergence of the first token (nats)",
 }
+_CURVE = 3
+"""So many doses of one variant are a curve."""
+_DOSE = re.compile(r"\w+=-?\d+(\.\d+)?")
 
 
 @styled
@@ -35,14 +42,14 @@ def plot_interventions(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
     if own.empty:
         raise FloatlensError(f'no effect on "{metric}" to draw')
     style = looks_of({model: kind == "arm" for model, kind in zip(own["model"], own["kind"], strict=True)})
-    edits = list(dict.fromkeys(own["edit"]))
-    height, width = grid_shape(len(edits), 3)
+    panels = _panels(own)
+    height, width = grid_shape(len(panels), 4 if len(panels) > 6 else 3)
     figure = canvas(max(5.6, 3.2 * width + 0.6), 1.1 + 2.7 * height)
     grid = figure.subplots(height, width, sharey=True, squeeze=False)
-    for axes, edit in zip(grid.flat, edits, strict=False):
-        _panel(axes, own[own["edit"] == edit], style)
-        axes.set_title(edit)
-    for axes in grid.flat[len(edits) :]:
+    for axes, (title, doses) in zip(grid.flat, panels.items(), strict=False):
+        _panel(axes, own[(own["edit"] + " " + own["settings"]).isin(list(doses))], doses, style)
+        axes.set_title(title)
+    for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     for axes in grid[:, 0]:
         axes.set_ylabel(_WORDS[metric])
@@ -52,24 +59,49 @@ def plot_interventions(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
     return figure
 
 
-def _panel(axes: Axes, own: pd.DataFrame, style: dict[str, Look]) -> None:
-    doses = list(dict.fromkeys(own["settings"]))
+def _panels(own: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """What stands in each panel: its title, and for every edit in it ("name settings") what its tick says.
+
+    A variant of an edit (`pin_anchors to=bos`) that has three doses or more has a panel; what is left of an edit shares
+    one.
+    """
+    variants: dict[tuple[str, str], list[str]] = {}
+    for edit, settings in dict.fromkeys(zip(own["edit"], own["settings"], strict=True)):
+        fixed = " ".join(part for part in settings.split() if not _is_dose(part))
+        variants.setdefault((edit, fixed), []).append(settings)
+    found: dict[str, dict[str, str]] = {}
+    for (edit, fixed), doses in variants.items():
+        alone = len(doses) >= _CURVE or all(other == fixed for name, other in variants if name == edit)
+        panel = found.setdefault(f"{edit} {fixed}".strip() if alone else edit, {})
+        for settings in doses:
+            shown = [part for part in settings.split() if not alone or _is_dose(part)]
+            panel[f"{edit} {settings}"] = _shown(" ".join(shown))
+    return found
+
+
+def _is_dose(part: str) -> bool:
+    return _DOSE.fullmatch(part) is not None
+
+
+def _panel(axes: Axes, own: pd.DataFrame, doses: dict[str, str], style: dict[str, Look]) -> None:
+    places = {dose: place for place, dose in enumerate(doses)}
+    line = "-" if len(doses) >= _CURVE and all(_is_dose(shown) for shown in doses.values()) else ""
     for i, (model, look) in enumerate(style.items()):
         for control in (True, False):
             some = own[(own["model"] == model) & (own["control"] == control)]
             shift = 0.2 * (i - (len(style) - 1) / 2) + 0.08 * control  # side by side: one may not hide the other
-            at = np.array([doses.index(one) for one in some["settings"]]) + shift
+            at = np.array([places[dose] for dose in some["edit"] + " " + some["settings"]]) + shift
             spread = np.abs(np.stack([some["difference"] - some["low"], some["high"] - some["difference"]]))
-            how: dict[str, Any] = look.line | {"linestyle": ""}
+            how: dict[str, Any] = look.line | {"linestyle": line}
             if control:
-                how |= {"marker": "x", "alpha": 0.45, "label": "_control"}
+                how |= {"marker": "x", "alpha": 0.45, "label": "_control", "linestyle": ":" if line else ""}
             axes.errorbar(at, some["difference"], np.nan_to_num(spread), lw=1.2, capsize=2, **how)
-    axes.set_xticks(range(len(doses)), [_shown(dose) for dose in doses])
+    axes.set_xticks(range(len(doses)), list(doses.values()))
     axes.set_xlim(-0.6, len(doses) - 0.4)
     reference(axes, 0.0)
 
 
 def _shown(settings: str) -> str:
-    """Settings on lines of their own, long lists of heads by their number."""
+    """Settings on lines of their own, long lists of heads by their number, a lone "mode=" without its name."""
     parts = [f"{part.count('.')} heads" if part.startswith("heads=") else part for part in settings.split()]
-    return "\n".join(parts) or "on"
+    return "\n".join(part.removeprefix("mode=") for part in parts) or "on"

@@ -228,13 +228,15 @@ EDITS: dict[str, _Kind] = {
 
 def parse_edit(text: str, where: str = "--edit") -> list[EditSpec]:
     """`name:key=value,value:key=value` as one edit for every combination of values; errors say `where` it stands."""
-    name, *parts = text.strip().split(":")
+    name, *parts = (piece.strip() for piece in text.split(":"))
     if name not in EDITS:
         raise FloatlensError(f'{where} {text}: no edit "{name}"{did_you_mean(name, EDITS)}')
     kind = EDITS[name]
     choices: dict[str, list[Any]] = {}
     for part in parts:
-        key, equals, values = part.partition("=")
+        key, equals, values = (piece.strip() for piece in part.partition("="))
+        if key in choices:
+            raise FloatlensError(f"{where} {text}: {key} is given twice; write {key}=A,B for several doses")
         if key not in kind.settings:
             raise FloatlensError(f'{where} {text}: {name} has no setting "{key}"{did_you_mean(key, kind.settings)}')
         if not equals:

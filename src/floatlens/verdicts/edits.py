@@ -42,7 +42,7 @@ def edit_claims(answers: pd.DataFrame, specs: Sequence[EditSpec]) -> list[Claim]
 
 
 def _judged(answers: pd.DataFrame, specs: Sequence[EditSpec], edit: str, kind: str) -> Iterator[Claim]:
-    doses = [spec for spec in specs if spec.name == edit and dict(spec.settings).get("to", "step0") == "step0"]
+    doses = [spec for spec in specs if spec.name == edit and _whole(dict(spec.settings))]
     if not doses:
         return
     spec = min(doses, key=lambda one: _distance(dict(one.settings), _JUDGED[edit]))
@@ -55,9 +55,15 @@ def _judged(answers: pd.DataFrame, specs: Sequence[EditSpec], edit: str, kind: s
             yield Claim(id, _STATEMENTS[edit, kind], f"{model}, {data}", parts, "interventions-accuracy")
 
 
-def _distance(settings: dict[str, Any], k: int) -> tuple[float, float, int]:
-    """How far an edit is from the one that is judged: by k, then by strength, then by what else limits it."""
-    return abs(settings.get("k", k) - k), -settings.get("strength", 1.0), len(settings)
+def _whole(settings: dict[str, Any]) -> bool:
+    """Whether an edit is the one that a claim speaks of: in all layers and steps, and at work at all."""
+    part = {"on", "steps"} & settings.keys()
+    return settings.get("to", "step0") == "step0" and not part and settings.get("strength", 1.0) > 0
+
+
+def _distance(settings: dict[str, Any], k: int) -> tuple[float, float]:
+    """How far an edit is from the one that is judged: by k, then by strength."""
+    return abs(settings.get("k", k) - k), -settings.get("strength", 1.0)
 
 
 def _parts(some: pd.DataFrame, spec: EditSpec, hurts: bool) -> tuple[Part, ...]:

@@ -158,6 +158,21 @@ def test_random_heads_in_the_same_layers(tiny_model: Any) -> None:
     assert all(layer > 0 for layer, _ in full.chosen)
 
 
+def test_random_heads_are_drawn_where_the_edit_may_act(tiny_model: Any) -> None:
+    """Of three heads one is selected, so that one other is drawn, among the selected."""
+    chosen = Select(heads=[1, 2], layers=[0, 1])
+    for seed in range(6):
+        control = AblateHeads([(0, 1), (0, 3), (2, 1)], select=chosen).control(seed)
+        with edit(tiny_model("llada"), control):
+            pass
+        assert control.chosen == ((0, 2),)
+    with pytest.raises(FloatlensError, match="is itself a control"):
+        control.control()
+    crowded = AblateHeads([(0, 1), (0, 2)], select=Select(heads=[1, 2], layers=[0]), matched_random=True)
+    with pytest.raises(FloatlensError, match="2 of 2 heads leave too few for a random control"):
+        edit(tiny_model("llada"), crowded).__enter__()
+
+
 def test_what_cannot_be(tiny_model: Any) -> None:
     model = tiny_model("llada")
     for wrong, message in (

@@ -90,6 +90,8 @@ class AblateHeads(Intervention):
 
     def control(self, seed: int = 0) -> AblateHeads:
         """The same number of other heads, in the same layers as far as those have enough."""
+        if self.matched_random:
+            raise FloatlensError("this AblateHeads is itself a control")
         more: dict[str, Any] = {"mode": self.mode, "strength": self.strength, "select": self.select}
         if self.needs:
             return AblateHeads("retrieval", top=self.top, matched_random=True, seed=seed, **more)
@@ -119,7 +121,9 @@ class AblateHeads(Intervention):
             wanted = f"{shape.layers} layers × {shape.heads} heads"
             raise FloatlensError(f"AblateHeads: scores are {self.scores.shape} and {model.ref} has {wanted}")
         self._check_heads(shape.layers, shape.heads)
-        self.chosen = _others(self.heads, shape, self.seed) if self.matched_random else self.heads
+        layers, numbers = self.select.layer_ids(shape.layers), self.select.head_ids(shape.heads)
+        within = [(layer, head) for layer in layers for head in numbers]
+        self.chosen = _others(self.heads, within, self.seed) if self.matched_random else self.heads
 
     def heads_of(self, layer: Layer) -> tuple[int, ...]:
         mine = {head for at, head in self.chosen if at == layer.index}
@@ -268,12 +272,11 @@ def _highest(scores: NDArray[np.float64] | None, top: int | None) -> tuple[Pair,
     return tuple(sorted((int(i) // scores.shape[1], int(i) % scores.shape[1]) for i in order))
 
 
-def _others(heads: tuple[Pair, ...], shape: Shape, seed: int) -> tuple[Pair, ...]:
-    """As many heads that are not among the given ones: in the same layers first, the rest anywhere."""
-    free = [(layer, head) for layer in range(shape.layers) for head in range(shape.heads) if (layer, head) not in heads]
+def _others(heads: tuple[Pair, ...], within: list[Pair], seed: int) -> tuple[Pair, ...]:
+    """As many heads as are given `within` the selected ones, none of them given: in the same layers first."""
+    free, heads = [pair for pair in within if pair not in heads], tuple(pair for pair in heads if pair in within)
     if len(free) < len(heads):
-        total = shape.layers * shape.heads
-        raise FloatlensError(f"AblateHeads: {len(heads)} of {total} heads leave too few for a random control")
+        raise FloatlensError(f"AblateHeads: {len(heads)} of {len(within)} heads leave too few for a random control")
     random = np.random.default_rng([seed, len(heads)])
     mixed = [free[i] for i in random.permutation(len(free))]
     wanted = [layer for layer, _ in heads]
