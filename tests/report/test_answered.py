@@ -64,7 +64,7 @@ def test_stress_curves_are_drawn_with_their_doses(parts: Parts) -> None:
 
 def test_edits_stand_beside_their_controls(parts: Parts) -> None:
     panels = section(parts, "intervene")["figures"][0]["panels"]
-    assert [panel["title"] for panel in panels] == ["drop anchors", "pin anchors", "sink token"]
+    assert [panel["title"] for panel in panels] == ["drop anchors", "pin anchors to=step0", "sink token"]
     for drawn in panels[0]["series"]:
         more = " (random)" if drawn["control"] else ""
         expected = [share(drawn["name"], f"drop_anchors k={k}{more}") - share(drawn["name"], "plain") for k in (1, 5)]

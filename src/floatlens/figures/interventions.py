@@ -5,13 +5,13 @@ An edit has a panel, and each of its variants that comes in several doses one of
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.lines import Line2D
 
 from floatlens.errors import FloatlensError
+from floatlens.figures.doses import dose_panels, is_curve
 from floatlens.figures.parts import grid_shape, outside, reference
 from floatlens.figures.style import GREY, Look, canvas, corner, looks_of, styled
 
@@ -27,9 +27,6 @@ _WORDS = {
     "f1": "F1, edited less plain",
     "kl": "divergence of the first token (nats)",
 }
-_CURVE = 3
-"""So many doses of one variant are a curve."""
-_DOSE = re.compile(r"\w+=-?\d+(\.\d+)?")
 
 
 @styled
@@ -42,7 +39,7 @@ def plot_interventions(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
     if own.empty:
         raise FloatlensError(f'no effect on "{metric}" to draw')
     style = looks_of({model: kind == "arm" for model, kind in zip(own["model"], own["kind"], strict=True)})
-    panels = _panels(own)
+    panels = dose_panels(own)
     height, width = grid_shape(len(panels), 4 if len(panels) > 6 else 3)
     figure = canvas(max(5.6, 3.2 * width + 0.6), 1.1 + 2.7 * height)
     grid = figure.subplots(height, width, sharey=True, squeeze=False)
@@ -59,33 +56,9 @@ def plot_interventions(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
     return figure
 
 
-def _panels(own: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """What stands in each panel: its title, and for every edit in it ("name settings") what its tick says.
-
-    A variant of an edit (`pin_anchors to=bos`) that has three doses or more has a panel; what is left of an edit shares
-    one.
-    """
-    variants: dict[tuple[str, str], list[str]] = {}
-    for edit, settings in dict.fromkeys(zip(own["edit"], own["settings"], strict=True)):
-        fixed = " ".join(part for part in settings.split() if not _is_dose(part))
-        variants.setdefault((edit, fixed), []).append(settings)
-    found: dict[str, dict[str, str]] = {}
-    for (edit, fixed), doses in variants.items():
-        alone = len(doses) >= _CURVE or all(other == fixed for name, other in variants if name == edit)
-        panel = found.setdefault(f"{edit} {fixed}".strip() if alone else edit, {})
-        for settings in doses:
-            shown = [part for part in settings.split() if not alone or _is_dose(part)]
-            panel[f"{edit} {settings}"] = _shown(" ".join(shown))
-    return found
-
-
-def _is_dose(part: str) -> bool:
-    return _DOSE.fullmatch(part) is not None
-
-
 def _panel(axes: Axes, own: pd.DataFrame, doses: dict[str, str], style: dict[str, Look]) -> None:
     places = {dose: place for place, dose in enumerate(doses)}
-    line = "-" if len(doses) >= _CURVE and all(_is_dose(shown) for shown in doses.values()) else ""
+    line = "-" if is_curve(doses) else ""
     for i, (model, look) in enumerate(style.items()):
         for control in (True, False):
             some = own[(own["model"] == model) & (own["control"] == control)]
@@ -99,9 +72,3 @@ def _panel(axes: Axes, own: pd.DataFrame, doses: dict[str, str], style: dict[str
     axes.set_xticks(range(len(doses)), list(doses.values()))
     axes.set_xlim(-0.6, len(doses) - 0.4)
     reference(axes, 0.0)
-
-
-def _shown(settings: str) -> str:
-    """Settings on lines of their own, long lists of heads by their number, a lone "mode=" without its name."""
-    parts = [f"{part.count('.')} heads" if part.startswith("heads=") else part for part in settings.split()]
-    return "\n".join(part.removeprefix("mode=") for part in parts) or "on"

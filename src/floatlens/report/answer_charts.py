@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from floatlens.figures.doses import dose_panels, is_curve
 from floatlens.figures.stress import SERIES
 from floatlens.figures.style import Look, label_of
 from floatlens.report.answered import Answered
@@ -77,24 +78,20 @@ def _stressed(title: str, own: Sequence[Curve], style: Styles) -> Panel:
 
 
 def effect_panels(run: Answered, metric: str, style: Styles) -> list[Panel]:
-    """What every edit does to a metric, beside its random control; a panel per data set and edit."""
+    """What every edit does to a metric, beside its random control; a panel per data set and kind of edit."""
     found = run.effects[run.effects["metric"] == metric]
     y = {"accuracy": "accuracy, edited less plain", "kl": "divergence (nats)"}[metric]
     several = found["data"].nunique() > 1
     made = []
-    for (data, edit), own in found.groupby(["data", "edit"], sort=False):
-        doses = {dose: i for i, dose in enumerate(dict.fromkeys(own["settings"]))}
-        drawn = []
-        for (model, control), rows in own.groupby(["model", "control"], sort=False):
-            more = {"loose": True, "control": bool(control)}
-            drawn.append(_points(style[str(model)], rows["settings"].map(doses), rows, "difference", **more))
-        ticks = [[i, _dose(dose)] for dose, i in doses.items()]
-        title = f"{label_of(str(data))}: {edit}" if several else str(edit)
-        made.append(points(title.replace("_", " "), "", y, drawn, ticks=ticks, reference=0.0))
+    for data, rows in found.groupby("data", sort=False):
+        names = rows["edit"] + " " + rows["settings"]
+        for name, doses in dose_panels(rows).items():
+            places = {dose: i for i, dose in enumerate(doses)}
+            drawn = []
+            for (model, control), own in rows[names.isin(list(doses))].groupby(["model", "control"], sort=False):
+                more = {"loose": not is_curve(doses), "control": bool(control)}
+                drawn.append(_points(style[str(model)], names[own.index].map(places), own, "difference", **more))
+            ticks = [[i, shown.replace("\n", " ")] for i, shown in enumerate(doses.values())]
+            title = f"{label_of(str(data))}: {name}" if several else name
+            made.append(points(title.replace("_", " "), "", y, drawn, ticks=ticks, reference=0.0))
     return common(made)
-
-
-def _dose(settings: str) -> str:
-    """Settings as a tick has room for: long lists of heads by their number."""
-    parts = [f"{part.count('.')} heads" if part.startswith("heads=") else part for part in settings.split()]
-    return " ".join(parts) or "on"

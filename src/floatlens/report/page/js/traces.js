@@ -38,7 +38,7 @@ function lines(panel) {
       name: plain(one.name) + (one.null ? ", uniform" : one.control ? ", random control" : ""),
       mode: one.null ? "lines" : one.loose ? "markers" : "lines+markers",
       opacity: one.control ? 0.6 : 1,
-      line: { color: own(one), width: one.null ? 1.2 : 2 + 2.5 * under, dash: one.null ? "dot" : one.arm ? "dash" : "solid" },
+      line: { color: own(one), width: one.null || one.control ? 1.2 : 2 + 2.5 * under, dash: one.null || one.control ? "dot" : one.arm ? "dash" : "solid" },
       marker: { color: own(one), size: (one.loose ? 9 : 7) + 5 * under, symbol: symbol(one), line: { color: own(one), width: one.control || one.arm ? 1.8 : 0 } },
       customdata: one.mean.map((_, k) => [number(one.low[k]), number(one.high[k]), one.n[k], label.get(one.x[k]) ?? plain(one.x[k])]),
       cliponaxis: false,
