@@ -124,7 +124,8 @@ def smollm2_edits() -> None:
     if not at_hand("smollm2-edits"):
         return
     common = ("--data", NQ, "--limit", "50", "--set", "gen_length=24", "--batch", "4", "--traces", "4")
-    run("intervene", GGUF, *common, "--edit", "drop_anchors:k=1,5,10", "--out", RUNS / "smollm2-edits")
+    doses = ("--edit", "drop_anchors:k=1,5,10", "--edit", "drop_anchors:k=1,5,10:of=unedited")
+    run("intervene", GGUF, *common, *doses, "--out", RUNS / "smollm2-edits")
     judge(RUNS / "smollm2-edits")
     keep(RUNS / "smollm2-edits", "smollm2-edits")
 
