@@ -16,8 +16,10 @@ import sys
 import time
 from pathlib import Path
 
+import floatlens as fl
 from floatlens.cli import main
 from floatlens.cli.terminal import say
+from floatlens.study.answers import open_answers
 from floatlens.study.publish import save_frame
 from floatlens.verdicts import claims, claims_frame
 
@@ -117,6 +119,23 @@ def edits() -> None:
     run("intervene", *MODELS, *data, *WRITE, *given, *heads, "--out", RUNS / "edits")
     judge(RUNS / "edits")
     keep(RUNS / "edits", "edits")
+    look_closer()
+
+
+def look_closer() -> None:
+    """Accuracy under edits by tokens of the answer, and the first answers in words: what an edit breaks, and how."""
+    answers, _ = open_answers(RUNS / "edits")
+    tokenizer = fl.load(MODELS[0]).tokenizer
+    plain = answers[(answers["model"] == MODELS[0]) & (answers["condition"] == "plain")]
+    length = {row.id: len(tokenizer(row.prediction, add_special_tokens=False).input_ids) for row in plain.itertuples()}
+    keys = ["model", "condition", "tokens"]
+    by_length = (
+        answers.assign(tokens=answers["id"].map(length)).groupby(keys, sort=False)["accuracy"].agg(["mean", "size"])
+    )
+    by_length.to_csv(OUT / "edits-by-length.csv")
+    shown = answers[answers["condition"].isin(["plain", "drop_anchors k=1", "pin_anchors to=step0 k=5"])]
+    first = shown[shown["index"] < 12].pivot(index=["index", "condition"], columns="model", values="prediction")
+    first.to_csv(OUT / "edits-answers.csv")
 
 
 def smollm2_edits() -> None:
