@@ -6,6 +6,7 @@ import json
 import platform
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -60,23 +61,13 @@ def _ratio(measured: Measured, variant: str, base: str) -> str:
 
 
 def as_markdown(results: list[Measured]) -> str:
-    lines = [HEADER, tuple("---:" for _ in HEADER), *rows(results)]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    conditions = (
-        f"{len(results[0].seconds['plain'])} rounds, interleaved; {torch.get_num_threads()} threads, float32, "
-        f"torch {torch.__version__}, {platform.machine()}."
-    )
-    return f"{table}\n\n{conditions} {_LEGEND}\n"
+    table = _table([HEADER, tuple("---:" for _ in HEADER), *rows(results)])
+    return f"{table}\n\n{_conditions(len(results[0].seconds['plain']))} {_LEGEND}\n"
 
 
 def save(results: list[Measured], folder: str | Path) -> tuple[Path, Path]:
     """Write `capture.md` and `capture.json` into a folder; returns both paths."""
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    table, numbers = target / "capture.md", target / "capture.json"
-    table.write_text(f"# What capture costs\n\n`floatlens bench`\n\n{as_markdown(results)}")
-    numbers.write_text(json.dumps([asdict(measured) for measured in results], indent=1) + "\n")
-    return table, numbers
+    return _save(f"# What capture costs\n\n`floatlens bench`\n\n{as_markdown(results)}", results, folder, "capture")
 
 
 def edit_rows(results: list[EditsMeasured]) -> list[tuple[str, ...]]:
@@ -93,24 +84,37 @@ def _edit_cell(measured: EditsMeasured, name: str) -> str:
 
 def edits_as_markdown(results: list[EditsMeasured]) -> str:
     header = ("edit", *(f"{_KINDS[m.kind]}, T = {m.length}, {m.passes} passes" for m in results))
-    lines = [header, (":---", *("---:" for _ in results)), *edit_rows(results)]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    table = _table([header, (":---", *("---:" for _ in results)), *edit_rows(results)])
     ratios = [m.ratio(name)[0] for m in results for name in m.later if name != "captured"]
     within = sum(round(ratio, 2) <= LIMIT for ratio in ratios)
     found = f"{within} of {len(ratios)} are at most {LIMIT} × the captured run"
     found += "; others are in bold." if within < len(ratios) else "."
-    conditions = (
-        f"{len(results[0].later['captured'])} rounds, interleaved; {torch.get_num_threads()} threads, float32, "
-        f"torch {torch.__version__}, {platform.machine()}."
-    )
-    return f"{table}\n\n{found}\n\n{conditions} {_EDITS_LEGEND}\n"
+    rounds = len(results[0].later["captured"])
+    return f"{table}\n\n{found}\n\n{_conditions(rounds)} {_EDITS_LEGEND}\n"
 
 
 def save_edits(results: list[EditsMeasured], folder: str | Path) -> tuple[Path, Path]:
     """Write `edits.md` and `edits.json` into a folder; returns both paths."""
+    text = f"# What edits cost\n\n`floatlens bench --part edits`\n\n{edits_as_markdown(results)}"
+    return _save(text, results, folder, "edits")
+
+
+# -- what both tables share ---------------------------------------------------------------------------------------
+
+
+def _table(lines: list[tuple[str, ...]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _conditions(rounds: int) -> str:
+    threads = f"{torch.get_num_threads()} threads, float32"
+    return f"{rounds} rounds, interleaved; {threads}, torch {torch.__version__}, {platform.machine()}."
+
+
+def _save(text: str, results: list[Any], folder: str | Path, name: str) -> tuple[Path, Path]:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    table, numbers = target / "edits.md", target / "edits.json"
-    table.write_text(f"# What edits cost\n\n`floatlens bench --part edits`\n\n{edits_as_markdown(results)}")
+    table, numbers = target / f"{name}.md", target / f"{name}.json"
+    table.write_text(text)
     numbers.write_text(json.dumps([asdict(measured) for measured in results], indent=1) + "\n")
     return table, numbers
