@@ -20,7 +20,7 @@ help:  ## list the targets
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing floatlens and what it needs into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev,fast,gguf,ray]'
+	@$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[dev,fast,gguf,ray]'
 	@touch $(STAMP)
 
 demo: $(STAMP)  ## the whole study on the scale models: runs/demo/report.html (minutes)

@@ -41,6 +41,7 @@ def peak(made: list[Trace], count: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_traces(made: list[Trace]) -> None:
     peak(made, 2)  # what is made once, by the first call
     each = (peak(made, MANY) - peak(made, FEW)) / (MANY - FEW)

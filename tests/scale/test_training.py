@@ -157,6 +157,7 @@ def test_an_unknown_blueprint():
         blueprint("lada")
 
 
+@pytest.mark.slow
 def test_killed_while_it_trains(tmp_path):
     """SIGKILL at a moment of its own choosing; what is continued equals what was never disturbed."""
     steps = [stage.model_copy(update={"steps": 60}) for stage in SMALL.stages]
