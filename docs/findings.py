@@ -60,10 +60,9 @@ def keep(folder: Path, name: str) -> None:
     OUT.mkdir(exist_ok=True)
     for wanted in KEPT:
         if (folder / "tables" / wanted).is_file():
-            told = (folder / "tables" / wanted).read_text(encoding="utf-8").replace(str(GGUF), GGUF.name)
-            (OUT / f"{name}-{wanted.removeprefix('interventions-')}").write_text(
-                told, encoding="utf-8"
-            )  # where the model lies is nobody's business
+            told = (folder / "tables" / wanted).read_text(encoding="utf-8")
+            kept = OUT / f"{name}-{wanted.removeprefix('interventions-')}"
+            kept.write_text(told.replace(str(GGUF), GGUF.name), encoding="utf-8")  # where it lies is nobody's business
     for picture in (folder / "figures").glob("*.png"):
         shutil.copy(picture, OUT / f"{name}-{picture.name.removeprefix('stress-').removeprefix('interventions-')}")
 

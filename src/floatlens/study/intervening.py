@@ -30,6 +30,8 @@ __all__ = ["PLAIN", "copy_scores", "edit_conditions", "effects", "heads_for", "m
 
 PLAIN = "plain"
 """The condition without an edit."""
+_WHO = ("model", "kind", "data", "edit", "settings", "dose", "control", "metric")
+_NUMBERS = ("plain", "edited", "difference", "low", "high")
 
 
 def edit_conditions(
@@ -111,10 +113,6 @@ def effects(answers: pd.DataFrame, specs: Sequence[EditSpec]) -> pd.DataFrame:
                     who |= {"dose": spec.dose, "control": control, "metric": metric}
                     rows.append(who | _compared(pair))
     return pd.DataFrame(rows, columns=[*_WHO, *_NUMBERS, "n"])  # also where no edit has an answer
-
-
-_WHO = ("model", "kind", "data", "edit", "settings", "dose", "control", "metric")
-_NUMBERS = ("plain", "edited", "difference", "low", "high")
 
 
 def _all(specs: Sequence[EditSpec]) -> list[tuple[EditSpec, str, bool]]:

@@ -159,3 +159,13 @@ def test_what_cannot_be(tiny_model: Any) -> None:
             wrong()
         assert "\n" not in str(error.value)
     assert model.observers == []
+
+
+def test_one_name_for_all_edits() -> None:
+    """`floatlens.interventions` holds what `capture.edits` does, and the context that puts it to work."""
+    from floatlens import interventions
+    from floatlens.capture import editing, edits
+
+    assert set(interventions.__all__) == {*edits.__all__, *editing.__all__}
+    assert all(getattr(interventions, name) is getattr(edits, name) for name in edits.__all__)
+    assert interventions.edit is editing.edit
