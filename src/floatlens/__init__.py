@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from floatlens.adaptation import adapt
     from floatlens.analysis import Anchors, Estimate, Result, analyse, retrieval_heads
     from floatlens.analysis.absorption import absorption
     from floatlens.analysis.anchors import anchors
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = {
+    "floatlens.adaptation": "adapt",
     "floatlens.analysis": "Anchors Estimate Result absorption analyse anchors drift extremes flow qk retrieval_heads "
     "token_classes",
     "floatlens.capture": "QK AblateHeads AnswerRows DropAnchors DropRandom Edit Entropy Extremes Flow FreezeLayers "
@@ -122,6 +124,7 @@ __all__ = [
     "SwapAnchors",
     "Trace",
     "absorption",
+    "adapt",
     "analyse",
     "anchors",
     "claims",

@@ -292,6 +292,7 @@ def _provenance(
         "probes": [probe.name for probe in recorder.probes],
         "heads": heads,
         "causal": model.kind == "arm",
+        "attention": model.attention,
         "regions": list(prompt.regions),
         "token_text": [] if tokenizer is None else prompts.token_pieces(tokenizer, final.tolist()),
         "versions": versions(),

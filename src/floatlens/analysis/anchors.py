@@ -25,6 +25,7 @@ __all__ = [
     "anchors",
     "columns_of",
     "head_mean",
+    "mask_of",
     "present",
     "queries_of",
 ]
@@ -121,7 +122,7 @@ def anchors(
     each = heads == "each" or (heads is None and found.unit == "head")
     share = _per_head(trace, group) if each else head_mean(trace, GROUPS[group])
     columns = columns_of(trace, share.values, group, normalise)
-    null = null_share(queries_of(trace, group), present(trace), causal=bool(trace.data.attrs["causal"]))
+    null = null_share(queries_of(trace, group), present(trace), **mask_of(trace))
     return Anchors(
         trace,
         found,
@@ -134,10 +135,17 @@ def anchors(
     )
 
 
+def mask_of(trace: Trace) -> dict[str, Any]:
+    """The attention mask of a trace, as the kernels of uniform attention take it."""
+    block = trace.data.attrs.get("attention") == "block"
+    together = trace.data["region_of"].values == trace.regions.index("answer") if block else None
+    return {"causal": block or bool(trace.data.attrs["causal"]), "together": together}
+
+
 def columns_of(trace: Trace, share: Floats, group: QueryGroup, normalise: Normalise = "share") -> Columns:
     """What rules look at, for shares (step, …, key) of a trace."""
     here, asking = present(trace), queries_of(trace, group)
-    seen = seen_by(asking, here, causal=bool(trace.data.attrs["causal"]))
+    seen = seen_by(asking, here, **mask_of(trace))
     wide = (slice(None), *[None] * (share.ndim - 2))  # step, then layer and head where there are any, then key
     count = asking.sum(axis=-1).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):

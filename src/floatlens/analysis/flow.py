@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from floatlens.analysis.anchors import present
+from floatlens.analysis.anchors import mask_of, present
 from floatlens.analysis.kernels.rollout import rollout
 from floatlens.analysis.kernels.uniform import uniform_flow
 from floatlens.analysis.registry import analysis
@@ -94,7 +94,7 @@ def _need_all(trace: Trace, held: str, what: str, kept: int) -> None:
 def _uniform(trace: Trace) -> Floats:
     """(from_region, region): what the last pass would give with uniform attention."""
     here, region_of = present(trace)[-1], trace.data["region_of"].values
-    return uniform_flow(region_of, here, len(trace.regions), causal=bool(trace.data.attrs["causal"]))
+    return uniform_flow(region_of, here, len(trace.regions), **mask_of(trace))
 
 
 def token_rollout(trace: Trace, step: int = -1) -> xr.DataArray:

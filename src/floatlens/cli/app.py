@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from floatlens.cli.adapt import add_adapt
 from floatlens.cli.figures import add_commands
 from floatlens.cli.intervene import add_intervene
 from floatlens.cli.qa import add_qa
@@ -294,5 +295,6 @@ def _throughput(rounds: int, out: Path) -> None:
 
 add_qa(app)
 add_intervene(app)
+add_adapt(app)
 add_commands(app)
 add_report(app)

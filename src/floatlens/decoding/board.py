@@ -68,6 +68,7 @@ class Board:
             given.to(self.model.device),
             self._attention_mask,
             logits_at=wanted.to(self.model.device),
+            writing=self.canvas.answer,
             observed=observed,
         )
         if len(logits) < len(row):  # after an empty prompt, one shifted row decides two positions

@@ -57,7 +57,7 @@ def register(sampler: Sampler) -> Sampler:
 def sampler_for(model: LanguageModel, name: str | None = None) -> Sampler:
     """The sampler called `name`, or the one the model's family was published with."""
     if name is None:
-        name = "ar" if model.kind == "arm" else "dream" if model.family == "dream" else "llada"
+        name = "ar" if model.kind == "arm" else "dream" if model.shift else "llada"
     if name not in _SAMPLERS:
         raise FloatlensError(f'unknown sampler "{name}"{did_you_mean(name, _SAMPLERS)}')
     sampler = _SAMPLERS[name]

@@ -21,9 +21,10 @@ from floatlens.errors import FloatlensError
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["Kind", "LanguageModel", "Pass", "PassObserver"]
+__all__ = ["Attention", "Kind", "LanguageModel", "Pass", "PassObserver"]
 
 Kind = Literal["arm", "mdm"]
+Attention = Literal["causal", "full", "block"]
 
 _POSITION_WISE = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 """Classes whose last layer may skip rows: after its attention every position goes its own way to the head."""
@@ -58,7 +59,8 @@ class LanguageModel:
 
     `shift` says that the logits of row i decide position i + 1. `head` is the module whose input is cut to the rows
     that `logits_at` asks for (None: the module's output embedding). `position_offset` is what an absolute position
-    table adds to a position (RoBERTa: padding_idx + 1).
+    table adds to a position (RoBERTa: padding_idx + 1). `attention` is "causal", "full", or "block": causal, but what
+    is being written is bidirectional in itself; it follows from `kind` unless given.
 
     Example: `fl.load("scale:llada").forward(ids).shape  # (batch, position, vocabulary)`
     """
@@ -77,11 +79,14 @@ class LanguageModel:
     revision: str | None = None
     head: nn.Module | None = field(default=None, repr=False)
     position_offset: int = 0
+    attention: Attention | None = None
     observers: list[PassObserver] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind == "mdm" and self.mask_id is None:
             raise FloatlensError(f"{self.ref}: a masked diffusion model needs a mask token, and none was given")
+        if self.attention is None:
+            self.attention = "causal" if self.kind == "arm" else "full"
         self.module.train(False)
         self.module.requires_grad_(False)
 
@@ -134,6 +139,7 @@ class LanguageModel:
         positions: Tensor | None = None,
         logits_at: Tensor | None = None,
         *,
+        writing: Tensor | None = None,
         cache: Cache | None = None,
         observed: bool = True,
     ) -> Tensor:
@@ -142,13 +148,16 @@ class LanguageModel:
         `attention_mask` (batch, key), 1 for a real token, spans all keys, cached ones included. `positions` (batch,
         query) defaults to counting real tokens, so that padding on either side moves no token. `logits_at`: None gives
         (batch, query, vocabulary); a 1-D tensor of rows (batch, rows, vocabulary); a 2-D bool tensor (batch, query)
-        (true entries, vocabulary), row by row; only those rows go through the head. `cache` is updated in place.
+        (true entries, vocabulary), row by row; only those rows go through the head. `writing` (batch, query) bool marks
+        what is being written, for block attention (None: the masks). `cache` is updated in place.
         `observed=False` leaves the observers out of this pass.
         """
         offset = self._check(ids, attention_mask, logits_at, cache)
         ids = ids.to(self.device)
         mask = None if attention_mask is None else attention_mask.to(self.device)
         inputs = self._inputs(ids, mask, positions, offset, cache)
+        if self.attention == "block":
+            inputs["attention_mask"] = self._blocks(ids, mask, writing)
         needed = self._needed(logits_at)
         with self._announce(Pass(ids, mask, offset, needed), observed), self._rows(logits_at), self._tail(needed):
             logits: Tensor = self.module(**inputs).logits
@@ -229,6 +238,19 @@ class LanguageModel:
         if cache is not None:
             inputs["past_key_values"] = cache
         return inputs
+
+    def _blocks(self, ids: Tensor, mask: Tensor | None, writing: Tensor | None) -> Tensor:
+        """(batch, 1, query, key) bool: causal, but what is being written sees all of itself."""
+        assert self.mask_id is not None  # block attention is for what writes by filling masks
+        together = ids.eq(self.mask_id) if writing is None else writing.to(ids.device)
+        if together.shape != ids.shape:
+            raise FloatlensError(f"writing must be {tuple(ids.shape)} as ids, not {tuple(together.shape)}")
+        place = torch.arange(ids.shape[1], device=ids.device)
+        seen = (place[None, :] <= place[:, None]) | (together[:, :, None] & together[:, None, :])
+        if mask is not None:
+            seen = seen & mask.bool()[:, None, :]
+            seen = seen | torch.eye(len(place), dtype=torch.bool, device=ids.device)  # padding sees itself
+        return seen[:, None]
 
     def _positions(self, ids: Tensor, mask: Tensor | None, positions: Tensor | None, offset: int) -> Tensor:
         length = ids.shape[1]

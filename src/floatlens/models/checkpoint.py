@@ -18,7 +18,7 @@ from floatlens.errors import FloatlensError
 
 from .settings import Settings
 
-__all__ = ["Checkpoint", "brief", "find", "fingerprint"]
+__all__ = ["Checkpoint", "brief", "find", "fingerprint", "weights_of"]
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _SMALL = ["*.json", "*.txt", "*.model", "*.jinja"]
@@ -38,8 +38,6 @@ class Checkpoint:
 
     @property
     def settings(self) -> Settings:
-        if (self.folder / "adapter_config.json").is_file() and not (self.folder / "config.json").is_file():
-            raise FloatlensError(f"{self.folder}: this is an adapter; merge it into its base model and load the result")
         return Settings.read(self.folder / "config.json")
 
     def optional_json(self, name: str) -> dict[str, Any]:
@@ -101,6 +99,13 @@ def find(ref: str, revision: str | None) -> Checkpoint:
         raise FloatlensError(f"{ref}: no such folder, and not a hub id such as org/name")
     folder = _snapshot(ref, revision, _SMALL)
     return Checkpoint(ref, folder, hub_id=ref, revision=folder.name)
+
+
+def weights_of(path: str, revision: str | None = None) -> str | None:
+    """A digest of the weights behind a local path; None for a hub id, whose revision says which they are."""
+    if path.endswith(".gguf"):
+        return fingerprint([Path(path).expanduser()])
+    return find(path, revision).weights_digest()
 
 
 def fingerprint(files: Sequence[Path]) -> str:

@@ -7,12 +7,21 @@ built.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.errors import FloatlensError
 from floatlens.models import names, registry
+from floatlens.models.adapted import (
+    FAMILY_NAME,
+    Adapted,
+    adapter_digest,
+    adapter_folder,
+    base_of,
+    read_adapted,
+)
 from floatlens.models.checkpoint import find, fingerprint
 
 if TYPE_CHECKING:
@@ -45,14 +54,37 @@ class Facts:
     tokenizer: str | None
 
 
-def look(ref: str, *, family: str | None = None, revision: str | None = None) -> Facts:
+def look(
+    ref: str, *, family: str | None = None, revision: str | None = None, adapter: str | Path | None = None
+) -> Facts:
     """Read the configuration and the tokenizer of a hub id, a folder, a .gguf file or a registered name."""
+    path = names.resolve(ref)
+    folder = adapter_folder(ref, path, adapter)
+    if folder is None:
+        base = _look_whole(ref, path, family, revision)
+        adapted = read_adapted(Path(path).expanduser())
+        return base if adapted is None else _changed(base, adapted)
+    named = ref if adapter is not None else base_of(folder)
+    base = _look_whole(ref, names.resolve(named), family, revision)
+    digest = hashlib.sha256(f"{base.weights} {adapter_digest(folder)}".encode()).hexdigest()
+    adapted = read_adapted(folder)
+    base = replace(base, ref=ref if adapter is None else f"{ref} + {folder}", weights=digest)
+    return base if adapted is None else _changed(base, adapted)
+
+
+def _changed(base: Facts, adapted: Adapted) -> Facts:
+    """The facts of a base, and what adaptation made of it."""
+    if adapted.to == "autoregressive":
+        return base
+    return replace(base, family=FAMILY_NAME, kind="mdm", mask_id=adapted.mask_token_id)
+
+
+def _look_whole(ref: str, path: str, family: str | None, revision: str | None) -> Facts:
     chosen = None if family is None else registry.family_named(family)
-    if ref.endswith(".gguf"):
-        return _look_gguf(ref, chosen, revision)
+    if path.endswith(".gguf"):
+        return _look_gguf(ref, path, chosen, revision)
     from floatlens.models.tokenizer import find_mask, load_tokenizer
 
-    path = str(names.resolve_name(ref)) if names.is_registered_form(ref) else ref
     checkpoint = find(path, revision)
     settings = checkpoint.settings
     reads = registry.pick(settings, family)
@@ -71,13 +103,13 @@ def look(ref: str, *, family: str | None = None, revision: str | None = None) ->
     return _facts(ref, which, reads, config, tokenizer, architecture, mask_id, plan.position_offset)
 
 
-def _look_gguf(ref: str, chosen: Family | None, revision: str | None) -> Facts:
+def _look_gguf(ref: str, file: str, chosen: Family | None, revision: str | None) -> Facts:
     from transformers import AutoConfig
 
     from floatlens.models.causal import FAMILY, check_gguf
     from floatlens.models.tokenizer import load_gguf_tokenizer
 
-    path = Path(ref).expanduser()
+    path = Path(file).expanduser()
     if chosen is not None and chosen is not FAMILY:
         raise FloatlensError(f"{ref}: a GGUF file is loaded as family 'causal', not {chosen.name!r}")
     if revision is not None:

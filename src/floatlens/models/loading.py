@@ -21,10 +21,11 @@ import torch
 from floatlens.errors import FloatlensError, did_you_mean
 
 from . import names, registry
+from .adapted import adapter_folder, base_of, merge, read_adapted
 from .base import LanguageModel
 from .causal import FAMILY as CAUSAL
 from .causal import check_gguf
-from .checkpoint import Checkpoint, brief, find
+from .checkpoint import Checkpoint, brief, find, weights_of
 from .plan import Family
 from .tokenizer import find_mask, load_gguf_tokenizer, load_tokenizer
 
@@ -44,12 +45,14 @@ def load(
     device: str | torch.device | None = None,
     device_map: str | dict[str, Any] | None = None,
     revision: str | None = None,
+    adapter: str | Path | None = None,
 ) -> LanguageModel:
     """Load a hub id, a local folder, a .gguf file or a registered name such as `scale:llada`.
 
     `family` overrides what config.json suggests. `dtype` is float32 on a CPU and the checkpoint's elsewhere unless
     given ("auto": the checkpoint's everywhere). `device` defaults to a CUDA device when there is one; `device_map` goes
-    to transformers as it is.
+    to transformers as it is. `adapter` is a folder in peft's format whose weights are merged into the model; a folder
+    that holds an adapter alone is loaded with the base it names.
 
     Example: `load("GSAI-ML/LLaDA-8B-Instruct", device="cuda")`
     """
@@ -57,10 +60,24 @@ def load(
     chosen = None if family is None else registry.family_named(family)
     place = _Placement(dtype, device, device_map)
     with _quiet():
-        if name.endswith(".gguf"):
-            return _load_gguf(name, chosen, place, revision)
-        path = str(names.resolve_name(name)) if names.is_registered_form(name) else name
-        return _load_folder(name, find(path, revision), chosen, place)
+        path = names.resolve(name)
+        folder = adapter_folder(name, path, adapter)
+        if folder is None:
+            return _load_whole(name, path, chosen, place, revision)
+        base = name if adapter is not None else base_of(folder)
+        loaded = _load_whole(base, names.resolve(base), chosen, place, revision)
+        digest = weights_of(names.resolve(base), revision)
+        return merge(loaded, folder, name if adapter is None else f"{name} + {folder}", digest)
+
+
+def _load_whole(name: str, path: str, chosen: Family | None, place: _Placement, revision: str | None) -> LanguageModel:
+    """A model without an adapter."""
+    if path.endswith(".gguf"):
+        return _load_gguf(name, path, chosen, place, revision)
+    checkpoint = find(path, revision)
+    loaded = _load_folder(name, checkpoint, chosen, place)
+    adapted = read_adapted(checkpoint.folder)  # a base all of whose weights were adapted
+    return loaded if adapted is None else adapted.apply(loaded, loaded.module, name)
 
 
 def _load_folder(name: str, checkpoint: Checkpoint, chosen: Family | None, place: _Placement) -> LanguageModel:
@@ -96,10 +113,10 @@ def _load_folder(name: str, checkpoint: Checkpoint, chosen: Family | None, place
     )
 
 
-def _load_gguf(name: str, chosen: Family | None, place: _Placement, revision: str | None) -> LanguageModel:
+def _load_gguf(name: str, file: str, chosen: Family | None, place: _Placement, revision: str | None) -> LanguageModel:
     from transformers import AutoModelForCausalLM
 
-    path = Path(name).expanduser()
+    path = Path(file).expanduser()
     if chosen is not None and chosen is not CAUSAL:
         raise FloatlensError(f"{name}: a GGUF file is loaded as family 'causal', not {chosen.name!r}")
     if revision is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from floatlens.errors import FloatlensError, did_you_mean
 
-__all__ = ["is_registered_form", "register_name", "registered_names", "resolve_name"]
+__all__ = ["is_registered_form", "register_name", "registered_names", "resolve", "resolve_name"]
 
 _FORM = re.compile(r"([a-z][a-z0-9_-]+):(.*)", re.DOTALL)  # two letters at least, so that C:\models stays a path
 
@@ -27,7 +27,7 @@ class _Entry:
 
 
 _REGISTER: dict[str, _Entry] = {}
-_OURS = ("floatlens.scale",)  # importing one of these registers its prefix
+_OURS = ("floatlens.scale", "floatlens.subjects.natural")  # importing one of these registers its prefix
 
 
 def register_name(prefix: str, resolver: Callable[[str], Path], *, known: Callable[[], Iterable[str]] = tuple) -> None:
@@ -52,8 +52,13 @@ def is_registered_form(ref: str) -> bool:
     return _FORM.fullmatch(ref) is not None
 
 
+def resolve(ref: str) -> str:
+    """A reference with a registered name replaced by the path behind it."""
+    return str(resolve_name(ref)) if is_registered_form(ref) else ref
+
+
 def resolve_name(ref: str) -> Path:
-    """The folder behind a registered name."""
+    """The folder or file behind a registered name."""
     match = _FORM.fullmatch(ref)
     if match is None:
         raise ValueError(f"not a registered name: {ref!r}")

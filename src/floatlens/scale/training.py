@@ -10,11 +10,8 @@ left when its answer loss has fallen far enough, and the lengths found go into a
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +24,7 @@ from floatlens.scale.blueprints import STORED, Blueprint, build_module, write_ch
 from floatlens.scale.objectives import draw_mask, score
 from floatlens.scale.recipe import Recipe
 from floatlens.scale.rows import RowMaker
+from floatlens.training.state import STATE, Run, append_log, read_facts, read_log, threads
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -36,8 +34,6 @@ __all__ = ["LOG_EVERY", "Progress", "read_log", "steps_done", "train"]
 LOG_EVERY = 50
 _SAVE_EVERY = 250
 _SEEN = 40  # steps of its own that a stage takes at least, while lengths are settled
-_STATE = "training.safetensors"
-_LOG = "training.jsonl"
 
 
 @dataclass(frozen=True)
@@ -71,10 +67,10 @@ def train(
     then holds the lengths that came out, and training by it gives the same weights. `stop_after` leaves off after so
     many steps of this call, with a checkpoint.
     """
-    if (folder / "model.safetensors").is_file() and not (folder / _STATE).is_file():
+    if (folder / "model.safetensors").is_file() and not (folder / STATE).is_file():
         raise FloatlensError(f"{folder}: it holds a model and no state of its training; give another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    with _one_thread():
+    with threads(1):
         torch.manual_seed(recipe.seed)
         run = _Run(plan, recipe, folder, base, settle)
         limit = None if stop_after is None else run.step + stop_after
@@ -93,30 +89,19 @@ def train(
         return True
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Sums come out the same whatever the machine's number of cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 class _Run:
     """The state of one training run."""
 
     def __init__(self, plan: Blueprint, recipe: Recipe, folder: Path, base: Path | None, settle: bool) -> None:
         self.plan, self.recipe, self.folder = plan, recipe, folder
         self.settling = _Settling() if settle else None
-        self._identity = {"model": plan.name, "recipe": recipe.digest + (" (settling)" if settle else "")}
+        identity = {"model": plan.name, "recipe": recipe.digest + (" (settling)" if settle else "")}
+        self.files = Run(folder, identity)
         self.maker = RowMaker(recipe.seed)
         self.module = build_module(plan)
         if plan.base is not None:
             _start_from(self.module, plan, base)
         self.module.train()
-        self.names = [name for name, _ in self.module.named_parameters()]
         self.optimizer = torch.optim.AdamW(
             self.module.parameters(),
             lr=recipe.learning_rate,
@@ -167,50 +152,25 @@ class _Run:
         stage = self.recipe.stage_at(self.step - 1)[0].name
         made = Progress(self.step, self.recipe.steps, stage, self.tokens, round(self.seconds, 1), *means)
         self._since = []
-        with (self.folder / _LOG).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(_plain(made)) + "\n")
+        append_log(self.folder, _plain(made))
         return made
 
     def save(self) -> None:
-        """Weights and optimiser in one file that is either the old one or the new one."""
-        from safetensors.torch import save_file
-
-        tensors = {f"weights.{name}": tensor.detach() for name, tensor in self.module.named_parameters()}
-        for name, parameter in zip(self.names, self.module.parameters(), strict=True):
-            for key, value in self.optimizer.state[parameter].items():
-                tensors[f"{key}.{name}"] = value
-        facts = {"step": self.step, "tokens": self.tokens, "seconds": self.seconds, **self._identity}
+        """Weights and optimiser, to go on from."""
+        facts: dict[str, Any] = {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
         if self.settling is not None:
             facts["settling"] = asdict(self.settling)
-        temporary = self.folder / f"{_STATE}.part"
-        save_file(tensors, temporary, metadata={"state": json.dumps(facts)})
-        os.replace(temporary, self.folder / _STATE)
+        self.files.save(self.module.named_parameters(), self.optimizer, facts)
 
     def _restore(self) -> None:
-        """Go on from the checkpoint of the folder, if it has one; refuse one of another model or recipe."""
-        from safetensors import safe_open
-
-        path = self.folder / _STATE
-        facts = _facts(path)
+        """Go on from the checkpoint of the folder, if it has one."""
+        facts = self.files.restore(self.module.named_parameters(), self.optimizer)
         if not facts:
-            (self.folder / _LOG).unlink(missing_ok=True)
             return
-        for key, wanted in self._identity.items():
-            if facts[key] != wanted:
-                raise FloatlensError(
-                    f"{path}: it belongs to {key} {facts[key]}, not {wanted}; give another folder or remove it"
-                )
-        with safe_open(path, framework="pt") as file, torch.no_grad():
-            for name, parameter in self.module.named_parameters():
-                parameter.copy_(file.get_tensor(f"weights.{name}"))
-                self.optimizer.state[parameter] = {
-                    key: file.get_tensor(f"{key}.{name}") for key in ("step", "exp_avg", "exp_avg_sq")
-                }
         self.step, self.tokens, self.seconds = facts["step"], facts["tokens"], facts["seconds"]
         if self.settling is not None:
             self.settling = _Settling(**facts["settling"])
             self.recipe = self.recipe.with_lengths(self.settling.lengths)
-        _cut_log(self.folder / _LOG, self.step)
 
 
 @dataclass
@@ -250,41 +210,7 @@ def _start_from(module: PreTrainedModel, plan: Blueprint, base: Path | None) -> 
 
 def steps_done(folder: Path) -> int:
     """How many steps the checkpoint of a folder holds; 0 where there is none."""
-    return int(_facts(folder / _STATE).get("step", 0))
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        return {}
-    try:
-        with safe_open(path, framework="pt") as file:
-            found: dict[str, Any] = json.loads(file.metadata()["state"])
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise FloatlensError(
-            f"{path}: not a checkpoint of a training run ({error}); remove it to start anew"
-        ) from error
-    return found
-
-
-def read_log(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's log, whole ones only."""
-    path = folder / _LOG
-    if not path.is_file():
-        return []
-    found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError:  # the last line of a run that was killed while it wrote
-            break
-    return found
-
-
-def _cut_log(path: Path, step: int) -> None:
-    kept = [line for line in read_log(path.parent) if line["step"] <= step]
-    path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+    return int(read_facts(folder / STATE).get("step", 0))
 
 
 def _plain(progress: Progress) -> dict[str, Any]:

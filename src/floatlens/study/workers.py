@@ -107,10 +107,13 @@ def threads_for(models: Iterable[ModelConfig], count: int) -> int:
 def small_on_cpu(model: ModelConfig) -> bool:
     import torch
 
-    from floatlens.models.names import is_registered_form, resolve_name
+    from floatlens.models.adapted import base_of, is_adapter
+    from floatlens.models.names import resolve
 
     device = model.device or ("cuda" if torch.cuda.is_available() and model.device_map != "cpu" else "cpu")
-    path = resolve_name(model.ref) if is_registered_form(model.ref) else Path(model.ref).expanduser()
+    path = Path(resolve(model.ref)).expanduser()
+    if is_adapter(path):
+        path = Path(resolve(base_of(path))).expanduser()
     if device != "cpu" or not path.exists():  # of a hub repository nothing is known yet
         return False
     files = [path] if path.is_file() else [*path.glob("*.safetensors"), *path.glob("*.bin")]

@@ -123,7 +123,7 @@ _ATTRIBUTES: dict[str, type] = {
     "causal": bool,
 }
 
-_OPTIONAL: dict[str, type] = {"data_set": str}
+_OPTIONAL: dict[str, type] = {"data_set": str, "attention": str}
 """Attributes that a trace may lack, so that files from before they existed still open; checked where it has them."""
 
 

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from floatlens.analysis.kernels.uniform import null_share, seen_by, uniform_flow
 
 
-def by_loops(queries, present, causal):
-    """(share, seen) of one step, query by query."""
+def by_loops(queries, present, causal, together=()):
+    """(share, seen) of one step, query by query; positions in `together` see all of each other."""
     size = len(present)
     share, seen = np.zeros(size), np.zeros(size)
     asking = [i for i in range(size) if queries[i]]
     for i in asking:
-        visible = [j for j in range(size) if present[j] and (j <= i or not causal)]
+        joined = [j for j in range(size) if i in together and j in together]
+        visible = [j for j in range(size) if present[j] and (j <= i or not causal or j in joined)]
         for j in visible:
             share[j] += 1 / len(visible) / len(asking)
             seen[j] += 1
@@ -42,6 +43,30 @@ def test_null_and_counts_equal_a_loop_over_queries_and_keys(given_, causal):
     if queries.any():
         assert found.sum() == pytest.approx(1)
         assert not found[~present].any()
+
+
+@given(asking(), st.sets(st.integers(0, 11)))
+def test_under_block_attention_what_is_written_together_sees_all_of_itself(given_, together):
+    queries, present = given_
+    marked = np.isin(np.arange(len(present)), list(together))
+    share, seen = by_loops(queries, present, True, together)
+    assert np.allclose(null_share(queries, present, causal=True, together=marked), share, equal_nan=True)
+    assert np.array_equal(seen_by(queries, present, causal=True, together=marked), seen)
+
+
+@given(asking(), st.sets(st.integers(0, 11)))
+def test_uniform_flow_under_block_attention_equals_a_loop(given_, together):
+    _, present = given_
+    size = len(present)
+    marked = np.isin(np.arange(size), list(together))
+    region_of = np.arange(size) % 3
+    found = uniform_flow(region_of, present, 3, causal=True, together=marked)
+    for of in range(3):
+        asking_ = present & (region_of == of)
+        if asking_.any():
+            share, _ = by_loops(asking_, present, True, together)
+            for to in range(3):
+                assert found[of, to] == pytest.approx(share[region_of == to].sum())
 
 
 def test_steps_are_worked_out_one_by_one():

