@@ -6,8 +6,8 @@
     .venv/bin/python docs/natural.py cards                      # cards and curves from what was measured
 
 Training runs are kept in the folder that FLOATLENS_TRAINING names (default: runs/natural/training), answers in
-runs/natural. The data are those of ../shared/data. Trained on: SQuAD and the validation part of WikiText-2. Measured on:
-NQ and the test part of WikiText-2.
+runs/natural. The data are those of ../shared/data. Trained on: SQuAD and the validation part of WikiText-2. Measured
+on: NQ and the test part of WikiText-2.
 """
 
 from __future__ import annotations
