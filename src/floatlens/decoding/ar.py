@@ -1,7 +1,7 @@
 """Autoregressive decoding: one token per pass and sample, greedy or sampled, with a KV cache, until EOS.
 
 The first pass runs over the prompt; with the cache, later ones hold the newest token only. Forcing a text is
-teacher forcing: it is written to its end, past any EOS in it. No beams, no penalties: the point is the plainest possible
+teacher forcing: it is written to its end, past any EOS. No beams, no penalties: the point is the plainest possible
 counterpart to the diffusion samplers.
 """
 
