@@ -71,9 +71,10 @@ def trace(
     of tokens in its middle, or (start, stop) in characters. A `target` (text that continues the prompt, or
     `target_ids`) is written instead of the model's own words, the sampler still choosing where; for a passage it is
     what was cut out, unless `forced=False` lets the model fill the hole by itself. `probes` are names or instances
-    (default: all cheap ones), `select` limits layers, heads and steps, `heads="mean"` drops the head dimension; `workspace` sets
-    the size of the blocks that attention is worked out in. `data` names the data set that the question is of, for what
-    compares sets. What is left goes to the sampler (`gen_length=32, steps=32, seed=0` …; see `floatlens.decode`).
+    (default: all cheap ones), `select` limits layers, heads and steps, `heads="mean"` drops the head dimension;
+    `workspace` sets the size of the blocks that attention is worked out in. `data` names the data set that the question
+    is of, for what compares sets. What is left goes to the sampler (`gen_length=32, steps=32, seed=0` …; see
+    `floatlens.decode`).
 
     Example: `trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.received`,
     `trace(model, passage=text, hole=64).data.token_probability`
@@ -82,21 +83,8 @@ def trace(
         raise FloatlensError(f'heads="{heads}"; give "all" or "mean"')
     if data is not None and (not isinstance(data, str) or not data):
         raise FloatlensError(f'data={data!r}; give the name of a data set, such as "nq"')
-    given = Given(
-        question=question,
-        documents=documents,
-        gold=gold,
-        answers=answers,
-        prompt=prompt,
-        prompt_ids=prompt_ids,
-        passage=passage,
-        hole=hole,
-        target=target,
-        target_ids=target_ids,
-        forced=forced,
-        template=template,
-        chat=chat,
-    )
+    what = (question, documents, gold, answers, prompt, prompt_ids, passage, hole, target, target_ids, forced)
+    given = Given(*what, template=template, chat=chat)
     inputs = read_inputs(model, given, dict(sampler=sampler, **settings))
     built = inputs.prompt
     canvas = plan(model, built.ids, **inputs.decoding)
