@@ -193,12 +193,9 @@ def _keep_to(chosen: Format, record: Record, *, named: bool) -> None:
 def check_need(example: Example, need: Collection[Need]) -> None:
     """Refuse an example that lacks what a task cannot do without."""
     if example.passage is not None and need:
-        forced = "target" in need or "first_answer" in need
-        bad(
-            "a passage is its own target; leave the target out"
-            if forced
-            else "a passage with a hole can be traced, not asked"
-        )
+        if "target" in need or "first_answer" in need:
+            bad("what is cut out of a passage is its target; leave the option target out")
+        bad("a passage with a hole can be traced, not asked")
     if "target" in need and example.target is None:
         bad(f'{example.id!r} has no field "target", so there is no text to force')
     if "first_answer" in need and not example.answers:
