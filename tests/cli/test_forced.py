@@ -14,7 +14,8 @@ import floatlens as fl
 Run = Callable[..., tuple[int, str, str]]
 Data = Callable[..., Path]
 QUICK = ("--probes", "received")
-QUESTION = {"id": "a", "question": "What does Ada Frost play?", "answers": ["flute"], "target": "the flute of Ada Frost"}
+TARGET = "the flute of Ada Frost"
+QUESTION = {"id": "a", "question": "What does Ada Frost play?", "answers": ["flute"], "target": TARGET}
 PASSAGES = [
     {"id": "p", "passage": "Ada Frost plays the flute. Ada Frost lives in Lorvik.", "hole": 4},
     {"id": "q", "passage": "Ada Frost is a baker by trade.", "hole": [0, 9]},
@@ -38,8 +39,9 @@ def test_a_question_with_a_target(floatlens: Run, tmp_path: Path) -> None:
     question = ("--question", "What does Ada Frost play?", "--target", "the flute")
     code, stdout, _ = floatlens("trace", "scale:llada", *question, "--out", out, *QUICK)
     assert code == 0
-    assert "forced      the flute" in stdout
-    assert "nats per token" in stdout
+    told = [line.split() for line in stdout.splitlines()]
+    assert ["forced", "the", "flute"] in told
+    assert any(line[:2] == ["log", "p"] and line[-3:] == ["nats", "per", "token"] for line in told)
     assert "answer" not in stdout
     trace = fl.open_trace(out)
     assert (trace.forced, trace.answer, trace.data.sizes["step"]) == (True, "the flute", 2)
@@ -47,7 +49,7 @@ def test_a_question_with_a_target(floatlens: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ref", ["scale:llada", "scale:llama"])
-@pytest.mark.parametrize(("rule", "text", "steps"), [("field", "the flute of Ada Frost", 5), ("answer", "flute", 1)])
+@pytest.mark.parametrize(("rule", "text", "steps"), [("field", TARGET, 5), ("answer", "flute", 1)])
 def test_a_run_with_targets(
     floatlens: Run, data: Data, tmp_path: Path, ref: str, rule: str, text: str, steps: int
 ) -> None:

@@ -206,6 +206,32 @@ def test_a_hole_is_filled_in_reading_order(request, prompts, shifted_logits, nam
     assert more.sequence[0].tolist() == [*passage, 5, 6]
 
 
+@pytest.mark.parametrize("sampler", ["llada", "threshold"])
+def test_a_hole_in_blocks(llada, prompts, sampler):
+    """A block is finished before the next begins, also where the masks are not next to each other."""
+    passage, mask = prompts(12, seed=6)[0], llada.mask_id
+    columns = [2, 3, 4, 6, 7, 10]
+    prompt = [mask if c in columns else token for c, token in enumerate(passage)]
+    target = [passage[c] for c in columns]
+    decoded = decode(llada, prompt, target_ids=target, sampler=sampler, block_length=2)
+    order = [c for c, _ in written(decoded)]
+    assert [sorted(order[i : i + 2]) for i in (0, 2, 4)] == [[2, 3], [4, 6], [7, 10]]
+    whole = decode(llada, prompt, target_ids=target, sampler=sampler)
+    assert sorted(c for c, _ in written(whole)) == columns != [c for c, _ in written(whole)]
+    two = decode(llada, [prompt, prompt], target_ids=[target, target], sampler=sampler, block_length=2)
+    assert [c for c, _ in written(two, 1)] == order
+    with pytest.raises(FloatlensError, match="the number of masks=6 is not a multiple of block_length=4"):
+        decode(llada, prompt, target_ids=target, sampler=sampler, block_length=4)
+
+
+def test_blocks_of_holes_that_do_not_divide_the_steps(llada):
+    prompt = [5, *[llada.mask_id] * 6]
+    with pytest.raises(FloatlensError, match="steps=4 is not a multiple of the number of blocks=3"):
+        decode(llada, prompt, gen_length=0, steps=4, block_length=2)
+    with pytest.raises(FloatlensError, match="prompts of one batch must hold equally many masks"):
+        decode(llada, [prompt, prompt[:-2]], gen_length=0, steps=6, block_length=2)
+
+
 def test_the_canvas_says_what_is_forced(llada, arm):
     canvas = plan(llada, [[5], [6, 7, 8]], target_ids=[[9, 10], [11, 12]])
     assert canvas.target.tolist() == [[-1, -1, -1, 9, 10], [-1, -1, -1, 11, 12]]

@@ -113,7 +113,7 @@ def answer_view(trace: Trace) -> Table:
         [
             ("question", prompt["question"] or f"(none: a {'passage with a hole' if cut else 'bare prompt'})"),
             ("forced" if trace.forced else "answer", Text(clean(trace.answer or "") or "(empty)", style="bold")),
-            *([("likelihood", f"{likelihood:.3f} nats per token")] if likelihood is not None else []),
+            *([("log p", f"{likelihood:.3f} nats per token")] if likelihood is not None else []),
         ]
     )
 

@@ -61,10 +61,13 @@ class Canvas:
         return int(self.ids.shape[1])
 
     def block_of(self, block_length: int) -> Tensor:
-        """(batch, length) number of the block each column belongs to; masks inside a prompt belong to the first.
+        """(batch, length) number of the block each column belongs to.
 
-        So a hole in a prompt is one block, whatever `block_length` says.
+        Blocks begin where the prompt ends, and masks inside it belong to the first; where only these are to be filled
+        (`gen_length` 0), they are counted in reading order. A `block_length` of 0 makes them one block.
         """
+        if not self.settings.gen_length and block_length:
+            return (self.answer.long().cumsum(dim=1) - 1).clamp_min(0) // block_length
         begin = torch.tensor(self.starts) + torch.tensor(self.prompt_lengths)
         offset = torch.arange(self.length)[None, :] - begin[:, None]
         return offset.clamp_min(0) // max(block_length, 1)
@@ -118,6 +121,10 @@ def lay_out(
     if not bool((masks > 0).all()):
         empty = int((masks == 0).nonzero()[0])
         raise FloatlensError(f"nothing to write for prompt {empty}: gen_length is 0 and it holds no mask token")
+    try:
+        settings.check_masks(masks.tolist())
+    except ValueError as error:
+        raise FloatlensError(f'settings of the sampler "{sampler}": {error}') from None
     return Canvas(
         ids=ids,
         attention_mask=real,
