@@ -67,32 +67,24 @@ def trace(
     """Decode one prompt and record its attention.
 
     Give a `question` (with `documents`, the 0-based index `gold` of the one that holds the answer, and the accepted
-    `answers` to mark the evidence), or a `prompt` as text, or `prompt_ids`, or a `passage` with a `hole`: a number
-    of tokens in its middle, or (start, stop) in characters. A `target` (text that continues the prompt, or
-    `target_ids`) is written instead of the model's own words, the sampler still choosing where; for a passage it is
-    what was cut out, unless `forced=False` lets the model fill the hole by itself. `probes` are names or instances
-    (default: all cheap ones), `select` limits layers, heads and steps, `heads="mean"` drops the head dimension;
-    `workspace` sets the size of the blocks that attention is worked out in. `data` names the data set that the question
-    is of, for what compares sets. What is left goes to the sampler (`gen_length=32, steps=32, seed=0` …; see
-    `floatlens.decode`).
+    `answers` to mark the evidence), or a `prompt` as text, or `prompt_ids`, or a `passage` with a `hole`: a number of
+    tokens in its middle, or (start, stop) in characters. A `target` (text that continues the prompt, or `target_ids`)
+    is written instead of the model's own words, the sampler still choosing where; for a passage it is what was cut out,
+    unless `forced=False` lets the model fill the hole. `probes` are names or instances (default: all cheap ones),
+    `select` limits layers, heads and steps, `heads="mean"` drops the head dimension, `workspace` sets the size of the
+    blocks of attention, `data` names the data set. What is left goes to the sampler (see `floatlens.decode`).
 
-    Example: `trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.received`,
-    `trace(model, passage=text, hole=64).data.token_probability`
+    Example: `trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.received`
     """
-    if heads not in ("all", "mean"):
-        raise FloatlensError(f'heads="{heads}"; give "all" or "mean"')
-    if data is not None and (not isinstance(data, str) or not data):
-        raise FloatlensError(f'data={data!r}; give the name of a data set, such as "nq"')
+    _check(heads, data)
     what = (question, documents, gold, answers, prompt, prompt_ids, passage, hole, target, target_ids, forced)
-    given = Given(*what, template=template, chat=chat)
-    inputs = read_inputs(model, given, dict(sampler=sampler, **settings))
-    built = inputs.prompt
-    canvas = plan(model, built.ids, **inputs.decoding)
+    inputs = read_inputs(model, Given(*what, template=template, chat=chat), dict(sampler=sampler, **settings))
+    canvas = plan(model, inputs.prompt.ids, **inputs.decoding)
     with capture(
         model,
         DEFAULT_PROBES if probes is None else probes,
         edits=edits,
-        layout=_layout(built, canvas),
+        layout=_layout(inputs.prompt, canvas),
         select=select,
         steps=canvas.max_steps,
         length=canvas.length,
@@ -100,14 +92,19 @@ def trace(
         workspace=workspace,
     ) as recorder:
         steps = []
-        for step in decode_steps(model, built.ids, **inputs.decoding):
+        for step in decode_steps(model, inputs.prompt.ids, **inputs.decoding):
             recorder.commit(step)
             steps.append(step)
-    made = _dataset(model, built, canvas, steps, recorder, heads)
-    more: dict[str, Any] = {"edits": [_edit_name(edit) for edit in recorder.edits]}
-    if data is not None:
-        more["data_set"] = data
-    return Trace(made.assign_attrs(more))
+    made = _dataset(model, inputs.prompt, canvas, steps, recorder, heads)
+    made = made.assign_attrs(edits=[_edit_name(edit) for edit in recorder.edits])
+    return Trace(made if data is None else made.assign_attrs(data_set=data))
+
+
+def _check(heads: Any, data: Any) -> None:
+    if heads not in ("all", "mean"):
+        raise FloatlensError(f'heads="{heads}"; give "all" or "mean"')
+    if data is not None and (not isinstance(data, str) or not data):
+        raise FloatlensError(f'data={data!r}; give the name of a data set, such as "nq"')
 
 
 def _edit_name(edit: object) -> str:

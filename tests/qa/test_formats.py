@@ -239,6 +239,12 @@ def test_mistakes_of_targets_and_passages(
     assert "\n" not in said
 
 
+def test_examples_written_out_are_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(example.model_dump_json() + "\n" for example in read("plain")))
+    assert list(read_examples(path)) == read("plain")
+
+
 def test_targets() -> None:
     known = Example(id="a", question="q?", answers=["yes", "yea"], target="Yes, it is.")
     asked = {"question": "q?", "documents": [], "answers": ["yes", "yea"]}

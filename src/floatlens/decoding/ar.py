@@ -70,17 +70,8 @@ def run(
         if canvas.target is not None:
             token = canvas.target[sample, position]
             probability = probability_of(logits.float(), token)
-        yield Step(
-            index=index,
-            sequence=ids.clone(),
-            sample=sample,
-            position=position,
-            token=token,
-            confidence=confidence,
-            row=row[sample],
-            unfinished=alive.clone(),
-            probability=probability,
-        )
+        decided = (sample, position, token, confidence, row[sample])
+        yield Step(index, ids.clone(), *decided, unfinished=alive.clone(), probability=probability)
         column = canvas.ids[:, width + index].clone()
         column[sample] = token
         ids, real = torch.cat([ids, column[:, None]], dim=1), torch.cat([real, alive[:, None]], dim=1)

@@ -34,6 +34,7 @@ Need: TypeAlias = Literal["answers", "documents", "gold", "target", "first_answe
 Target: TypeAlias = Literal["field", "answer"]
 """Where the text of forced decoding comes from: the field `target`, or the first accepted answer."""
 _KEPT = 20
+_UNUSED = ("target", "passage", "hole")
 
 
 class Example(BaseModel):
@@ -157,6 +158,8 @@ class _Reader:
 
     def read(self, number: int, line: bytes) -> Example:
         record = parse_record(line)
+        if "hole" in record and record["hole"] is None:  # an example of a question that was written out with all fields
+            record = {name: value for name, value in record.items() if name not in _UNUSED or value is not None}
         if self._format is None:
             self._format = detect(record)
         _keep_to(self._format, record, named=self._named)
