@@ -267,7 +267,7 @@ def test_guidance_spends_two_passes_and_records_one(tiny_model: Callable[[str], 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "give one of question, prompt or prompt_ids; got none of them"),
+        ({}, "give one of question, prompt, prompt_ids or passage; got none of them"),
         ({"question": "a", "prompt": "b"}, "got question and prompt"),
         ({"question": "a", "prompt_ids": [1]}, "got question and prompt_ids"),
         ({"prompt": "b", "prompt_ids": [1]}, "got prompt and prompt_ids"),

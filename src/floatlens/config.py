@@ -89,6 +89,9 @@ class DataConfig(_Config):
     path: str
     limit: int | None = Field(None, ge=1, description="only the first so many")
     skip_bad: bool = False
+    target: Literal["field", "answer"] | None = Field(
+        None, description="force the record's own `target`, or its first accepted answer; None: nothing"
+    )
 
 
 class TraceRunConfig(TraceConfig):

@@ -6,8 +6,10 @@ nothing and writes no file.
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,15 +23,16 @@ from floatlens.capture import Edit, Layout, Probe, Recorder, Select, capture
 from floatlens.capture.edits import Intervention
 from floatlens.capture.probes.snapshot import Snapshot
 from floatlens.capture.soften import Workspace
-from floatlens.decoding import Canvas, Step, decode_steps, plan, prompt_room
+from floatlens.decoding import Canvas, Step, decode_steps, plan
 from floatlens.errors import FloatlensError
+from floatlens.inputs import Given, read_inputs
 from floatlens.traces import SCHEMA, SCHEMA_VERSION, Trace
 from floatlens.traces.schema import ALWAYS, BY_PROBE
 from floatlens.traces.store import with_labels
 
 if TYPE_CHECKING:
     from floatlens.models import LanguageModel
-    from floatlens.prompts import DocumentLike, Prompt
+    from floatlens.prompts import DocumentLike, HoleLike, Prompt
 
 __all__ = ["DEFAULT_PROBES", "layout_of", "trace"]
 
@@ -45,6 +48,11 @@ def trace(
     answers: str | Iterable[str] = (),
     prompt: str | Prompt | None = None,
     prompt_ids: Sequence[int] | Any = None,
+    passage: str | None = None,
+    hole: HoleLike | None = None,
+    target: str | None = None,
+    target_ids: Sequence[int] | Any = None,
+    forced: bool | None = None,
     probes: Sequence[str | Probe] | None = None,
     select: Select | None = None,
     heads: Literal["all", "mean"] = "all",
@@ -59,25 +67,24 @@ def trace(
     """Decode one prompt and record its attention.
 
     Give a `question` (with `documents`, the 0-based index `gold` of the one that holds the answer, and the accepted
-    `answers` to mark the evidence), or a `prompt` as text, or `prompt_ids`. `probes` are names or instances (default:
-    all cheap ones), `select` limits layers, heads and steps, `heads="mean"` drops the head dimension; `workspace` sets
-    the size of the blocks that attention is worked out in. `data` names the data set that the question is of, for what
-    compares sets. What is left goes to the sampler (`gen_length=32, steps=32, seed=0` …; see `floatlens.decode`).
+    `answers` to mark the evidence), or a `prompt` as text, or `prompt_ids`, or a `passage` with a `hole`: a number of
+    tokens in its middle, or (start, stop) in characters. A `target` (text that continues the prompt, or `target_ids`)
+    is written instead of the model's own words, the sampler still choosing where; for a passage it is what was cut out,
+    unless `forced=False` lets the model fill the hole. `probes` are names or instances (default: all cheap ones),
+    `select` limits layers, heads and steps, `heads="mean"` drops the head dimension, `workspace` sets the size of the
+    blocks of attention, `data` names the data set. What is left goes to the sampler (see `floatlens.decode`).
 
     Example: `trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.received`
     """
-    if heads not in ("all", "mean"):
-        raise FloatlensError(f'heads="{heads}"; give "all" or "mean"')
-    if data is not None and (not isinstance(data, str) or not data):
-        raise FloatlensError(f'data={data!r}; give the name of a data set, such as "nq"')
-    canvas_settings = dict(sampler=sampler, **settings)
-    built = _prompt(model, question, documents, gold, answers, prompt, prompt_ids, template, chat, canvas_settings)
-    canvas = plan(model, built.ids, **canvas_settings)
+    _check(heads, data)
+    what = (question, documents, gold, answers, prompt, prompt_ids, passage, hole, target, target_ids, forced)
+    inputs = read_inputs(model, Given(*what, template=template, chat=chat), dict(sampler=sampler, **settings))
+    canvas = plan(model, inputs.prompt.ids, **inputs.decoding)
     with capture(
         model,
         DEFAULT_PROBES if probes is None else probes,
         edits=edits,
-        layout=_layout(built, canvas),
+        layout=_layout(inputs.prompt, canvas),
         select=select,
         steps=canvas.max_steps,
         length=canvas.length,
@@ -85,14 +92,19 @@ def trace(
         workspace=workspace,
     ) as recorder:
         steps = []
-        for step in decode_steps(model, built.ids, **canvas_settings):
+        for step in decode_steps(model, inputs.prompt.ids, **inputs.decoding):
             recorder.commit(step)
             steps.append(step)
-    made = _dataset(model, built, canvas, steps, recorder, heads)
-    more: dict[str, Any] = {"edits": [_edit_name(edit) for edit in recorder.edits]}
-    if data is not None:
-        more["data_set"] = data
-    return Trace(made.assign_attrs(more))
+    made = _dataset(model, inputs.prompt, canvas, steps, recorder, heads)
+    made = made.assign_attrs(edits=[_edit_name(edit) for edit in recorder.edits])
+    return Trace(made if data is None else made.assign_attrs(data_set=data))
+
+
+def _check(heads: Any, data: Any) -> None:
+    if heads not in ("all", "mean"):
+        raise FloatlensError(f'heads="{heads}"; give "all" or "mean"')
+    if data is not None and (not isinstance(data, str) or not data):
+        raise FloatlensError(f'data={data!r}; give the name of a data set, such as "nq"')
 
 
 def _edit_name(edit: object) -> str:
@@ -100,47 +112,7 @@ def _edit_name(edit: object) -> str:
     return repr(edit) if isinstance(edit, Intervention) else type(edit).__name__
 
 
-# -- the prompt ---------------------------------------------------------------------------------------------------
-
-
-def _prompt(
-    model: LanguageModel,
-    question: str | None,
-    documents: Iterable[DocumentLike],
-    gold: int | None,
-    answers: str | Iterable[str],
-    prompt: str | Prompt | None,
-    prompt_ids: Any,
-    template: str | Path,
-    chat: bool | None,
-    settings: dict[str, Any],
-) -> Prompt:
-    given = [n for n, v in (("question", question), ("prompt", prompt), ("prompt_ids", prompt_ids)) if v is not None]
-    if len(given) != 1:
-        raise FloatlensError(f"give one of question, prompt or prompt_ids; got {' and '.join(given) or 'none of them'}")
-    documents = prompts.as_documents(documents)
-    if question is None and (documents or gold is not None or answers):
-        raise FloatlensError(f"documents, gold and answers go with a question, not with {given[0]}")
-    if prompt_ids is not None:
-        array = np.asarray(prompt_ids)
-        return prompts.from_ids(array[0] if array.ndim == 2 and len(array) == 1 else array, model.bos_id)
-    if isinstance(prompt, prompts.Prompt):
-        return prompt
-    if model.tokenizer is None:
-        raise FloatlensError(f"{model.ref} has no tokenizer, so text cannot be used; give prompt_ids")
-    if prompt is not None:
-        return prompts.from_text(model.tokenizer, prompt)
-    assert question is not None
-    return prompts.build(
-        model.tokenizer,
-        question=question,
-        documents=documents,
-        gold=gold,
-        answers=answers,
-        template=template,
-        chat=chat,
-        max_tokens=prompt_room(model, **settings),
-    )
+# -- the layout ---------------------------------------------------------------------------------------------------
 
 
 def layout_of(spans: Sequence[tuple[str, int]], canvas: Canvas) -> Layout:
@@ -153,9 +125,10 @@ def layout_of(spans: Sequence[tuple[str, int]], canvas: Canvas) -> Layout:
 
 
 def _layout(prompt: Prompt, canvas: Canvas) -> Layout:
-    """Regions of the whole canvas: those of the prompt, then the answer."""
+    """Regions of the whole canvas: those of the prompt, and the answer wherever something is to be written."""
     region_of = np.full((1, canvas.length), prompt.regions.index("answer"), dtype=np.int64)
     region_of[0, : len(prompt.ids)] = prompt.region_of
+    region_of[canvas.answer.numpy()] = prompt.regions.index("answer")
     evidence = np.zeros((1, canvas.length), dtype=bool)
     evidence[0, : len(prompt.ids)] = prompt.evidence
     return Layout(tuple(prompt.regions), region_of, evidence if evidence.any() else None)
@@ -219,6 +192,8 @@ def _add_tokens(recorder: Recorder, arrays: dict[str, Any]) -> None:
     for name in ("position", "id", "step", "row", "confidence"):
         values = [getattr(token, "token" if name == "id" else name) for token in tokens]
         arrays[f"token_{name}"] = (("token",), np.array(values))
+    if tokens and tokens[0].probability is not None:
+        arrays["token_probability"] = (("token",), np.array([token.probability for token in tokens]))
     for name in BY_PROBE["answer_rows"]:
         if name not in recorder.specs:
             continue
@@ -252,9 +227,9 @@ def _provenance(
     final: Any,
 ) -> dict[str, Any]:
     """Everything needed to say where a trace comes from; JSON only."""
-    written = final[len(prompt.ids) :].tolist()
-    ended = next((i for i, token in enumerate(written) if token in canvas.end_ids), len(written))
-    tokenizer = model.tokenizer
+    answer = _written(canvas, final)
+    tokenizer, forced = model.tokenizer, canvas.target is not None
+    likelihood = {"log_likelihood": _log_likelihood(steps)} if forced else {}
     return {
         "schema_version": SCHEMA_VERSION,
         "model": {
@@ -277,8 +252,10 @@ def _provenance(
             "settings": canvas.settings.model_dump(mode="json"),
             "forward_passes": sum(step.passes for step in steps),
             "prompt_length": len(prompt.ids),
-            "answer_ids": written[:ended],
-            "answer": None if tokenizer is None else prompts.answer_text(tokenizer, written[:ended]),
+            "answer_ids": answer,
+            "answer": None if tokenizer is None else prompts.answer_text(tokenizer, answer),
+            "forced": forced,
+            **likelihood,
         },
         "prompt": {
             "question": prompt.question,
@@ -288,6 +265,7 @@ def _provenance(
             "template": prompt.template,
             "chat": prompt.chat,
             "dropped_documents": 0 if prompt.dropped is None else prompt.dropped.documents,
+            **({} if prompt.hole is None else {"hole": asdict(prompt.hole), "passage": prompt.passage}),
         },
         "probes": [probe.name for probe in recorder.probes],
         "heads": heads,
@@ -297,6 +275,19 @@ def _provenance(
         "token_text": [] if tokenizer is None else prompts.token_pieces(tokenizer, final.tolist()),
         "versions": versions(),
     }
+
+
+def _written(canvas: Canvas, final: Any) -> list[int]:
+    """What was written, in reading order: of a free text up to its end, a forced one whole."""
+    written: list[int] = final[canvas.answer[0, : len(final)].numpy()].tolist()
+    ends = canvas.end_ids if canvas.target is None else ()
+    return written[: next((i for i, token in enumerate(written) if token in ends), len(written))]
+
+
+def _log_likelihood(steps: Sequence[Step]) -> float:
+    """Mean log probability of the forced tokens, in nats."""
+    found = [float(p) for step in steps if step.probability is not None for p in step.probability.log()]
+    return math.fsum(found) / len(found)
 
 
 def versions() -> dict[str, str]:

@@ -199,3 +199,57 @@ def test_each_mark_is_enough_to_keep_a_file_to_one_format(tmp_path: Path) -> Non
     assert message == 'x.jsonl:2: it has "passage", but the file began in our own format; keep to one'
     message = complaint(tmp_path, {"question": "Who?", "golden_answers": []}, plain)
     assert message == 'x.jsonl:2: "golden_answers" is missing, though the file began with it'
+
+
+def test_passages_with_holes() -> None:
+    first, second = read("passage")
+    assert (first.id, first.question, first.answers, first.documents) == ("h1", "", [], [])
+    assert (first.hole, first.meta) == (4, {"topic": "towers"})
+    assert (second.id, second.hole, second.passage) == ("line-2", (4, 7), "The Vey runs through Tolm.")
+    assert second.to_trace() == {"passage": "The Vey runs through Tolm.", "hole": (4, 7)}
+
+
+@pytest.mark.parametrize(
+    ("record", "options", "message"),
+    [
+        ({"passage": "abc def", "hole": 0}, {}, "hole=0: expected at least 1 token"),
+        ({"passage": "abc def", "hole": [3, 3]}, {}, "hole=[3, 3]: expected 0 ≤ start < stop ≤ 7"),
+        ({"passage": "abc def", "hole": [0, 8]}, {}, "hole=[0, 8]: expected 0 ≤ start < stop ≤ 7"),
+        ({"passage": "abc def", "hole": "all"}, {}, "hole='all': expected a number of tokens, or the characters"),
+        ({"passage": "abc def", "hole": True}, {}, "hole=True: expected a number of tokens"),
+        ({"passage": " ", "hole": 1}, {}, "passage is empty"),
+        ({"passage": "abc def", "hole": 2}, {"need": ["answers"]}, "a passage with a hole can be traced, not asked"),
+        ({"passage": "abc", "hole": 2}, {"need": ["target"]}, "what is cut out of a passage is its target; leave the"),
+        ({"question": "q", "target": 3}, {}, "target: expected a text, found a number"),
+        ({"question": "q", "target": ""}, {}, "target is empty"),
+        (
+            {"question": "q", "id": "a"},
+            {"need": ["target"]},
+            "'a' has no field",
+        ),
+        ({"question": "q", "id": "a"}, {"need": ["first_answer"]}, "'a' has no accepted answer, so there is no text"),
+    ],
+)
+def test_mistakes_of_targets_and_passages(
+    record: dict[str, Any], options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    said = complaint(tmp_path, record, **options)
+    assert said.startswith("x.jsonl:1: ")
+    assert message in said
+    assert "\n" not in said
+
+
+def test_examples_written_out_are_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(example.model_dump_json() + "\n" for example in read("plain")))
+    assert list(read_examples(path)) == read("plain")
+
+
+def test_targets() -> None:
+    known = Example(id="a", question="q?", answers=["yes", "yea"], target="Yes, it is.")
+    asked = {"question": "q?", "documents": [], "answers": ["yes", "yea"]}
+    assert known.to_trace() == asked
+    assert known.to_trace("field") == asked | {"target": "Yes, it is."}
+    assert known.to_trace("answer") == asked | {"target": "yes"}
+    with pytest.raises(FloatlensError, match="no field"):
+        Example(id="a", question="q?").to_trace("field")

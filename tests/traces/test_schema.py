@@ -12,7 +12,7 @@ import pytest
 
 from floatlens.errors import FloatlensError
 from floatlens.traces import SCHEMA, SCHEMA_VERSION, Trace
-from floatlens.traces.schema import ALWAYS, BY_PROBE, probe_of, validate
+from floatlens.traces.schema import ALWAYS, BY_PROBE, FORCED, probe_of, validate
 
 DIMS = {
     "received": "step layer head key",
@@ -43,6 +43,7 @@ DIMS = {
     "token_step": "token",
     "token_row": "token",
     "token_confidence": "token",
+    "token_probability": "token",
 }
 """Written down again on purpose: the schema is a promise to readers of files, so a change must be made twice."""
 
@@ -50,8 +51,8 @@ DIMS = {
 def test_the_schema_is_what_was_promised() -> None:
     assert SCHEMA_VERSION == 1
     assert {name: " ".join(variable.dims) for name, variable in SCHEMA.items()} == DIMS
-    assert set(SCHEMA) == set(ALWAYS) | {name for table in BY_PROBE.values() for name in table}
-    assert sum(map(len, BY_PROBE.values())) + len(ALWAYS) == len(SCHEMA)  # no name under two probes
+    assert set(SCHEMA) == set(ALWAYS) | set(FORCED) | {name for table in BY_PROBE.values() for name in table}
+    assert sum(map(len, BY_PROBE.values())) + len(ALWAYS) + len(FORCED) == len(SCHEMA)  # no name under two probes
     for name, variable in SCHEMA.items():
         assert variable.name == name
         assert variable.meaning

@@ -37,11 +37,14 @@ def _model_of(trace: Trace) -> dict[str, Any]:
 
 
 def question_of(trace: Trace) -> str | None:
-    """What a trace is about, the same for all traces of one question: its text, or the tokens of a bare prompt.
+    """What a trace is about, the same for all traces of one question: its text, the digest of a passage with a hole (of
+    which models do not see the same), or the tokens of a bare prompt.
 
     None where neither is known; such a trace stands for itself.
     """
     asked = trace.data.attrs["prompt"].get("question")
+    if trace.data.attrs["prompt"].get("passage") is not None:
+        return f"passage {trace.data.attrs['prompt']['passage']}"
     length = trace.data.attrs["decoding"].get("prompt_length")
     if asked is not None or length is None:
         return None if asked is None else str(asked)

@@ -78,6 +78,8 @@ class Committed:
     token: int
     confidence: float
     looked: Mapping[str, Array]
+    probability: float | None = None
+    """Of a forced token: what the model's plain softmax gave it."""
 
 
 @dataclass
@@ -217,12 +219,15 @@ class Recorder:
         rows = next((probe for probe in self.probes if isinstance(probe, AnswerRows)), None)
         state = self._state
         assert state is not None, "commit follows a pass"
-        columns = (step.sample, step.position, step.row, step.token, step.confidence)
-        for sample, position, row, token, confidence in zip(*(c.tolist() for c in columns), strict=True):
+        columns = [c.tolist() for c in (step.sample, step.position, step.row, step.token, step.confidence)]
+        forced = step.probability
+        columns.append([None] * len(columns[0]) if forced is None else forced.tolist())
+        for sample, position, row, token, confidence, probability in zip(*columns, strict=True):
             looked: dict[str, Array] = {}
             if rows is not None and (self.model.kind == "arm" or self._files(state.step)):
                 looked = self._look(rows, sample, row - state.offset)
-            self.committed.append(Committed(sample, state.step, position, row, token, confidence, looked))
+            one = Committed(sample, state.step, position, row, token, confidence, looked, probability)
+            self.committed.append(one)
 
     def _look(self, probe: AnswerRows, sample: int, row: int) -> dict[str, Array]:
         picked = [probe.pick(layer, sample, row) for layer in self.layers]

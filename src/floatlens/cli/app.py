@@ -37,6 +37,10 @@ _TRACE = (
     "With --data: one trace per question in OUT/traces and one line each in OUT/records.jsonl; running the same "
     "command again continues where it stopped. With --question: one trace file."
 )
+_TARGET = (
+    "Text to write instead of the model's own (forced decoding); with --data: field, the record's own target, or "
+    "answer, its first accepted answer."
+)
 _REF = "Hub id, folder, .gguf file or registered name."
 _PROBES = "Names, commas between; if not given: received,entropy,flow,answer_rows,qk,extremes."
 _DTYPE = "float32, bfloat16, float16 or auto; if not given: float32 on a CPU, else the checkpoint's."
@@ -194,6 +198,7 @@ def trace(
     question: Annotated[str | None, _option("One question, instead of --data.")] = None,
     document: Annotated[list[str] | None, _option("A document for --question; repeatable.")] = None,
     gold: Annotated[int | None, _option("Which --document holds the answer, counted from 0.")] = None,
+    target: Annotated[str | None, _option(_TARGET)] = None,
     template: Annotated[str | None, _option("Name or .yaml file; default if not given.", "Prompt")] = None,
     chat: Annotated[bool | None, _CHAT] = None,
     sampler: Annotated[
@@ -232,11 +237,13 @@ def trace(
     if question is not None:
         if limit is not None or skip_bad:
             raise FloatlensError("--limit and --skip-bad go with --data, not with --question")
-        trace_question(read_config(TraceConfig, values), out, question, document or [], gold)
+        trace_question(read_config(TraceConfig, values), out, question, document or [], gold, target)
         return
     if document or gold is not None:
         raise FloatlensError("--document and --gold go with --question; with --data they are in the file")
-    values["data"] = {"path": str(data), "limit": limit, "skip_bad": skip_bad}
+    if target not in (None, "field", "answer"):
+        raise FloatlensError(f"--target {target!r}: with --data it is field or answer; a text goes with --question")
+    values["data"] = {"path": str(data), "limit": limit, "skip_bad": skip_bad, "target": target}
     raise typer.Exit(trace_data(read_config(TraceRunConfig, values), out, ["floatlens", *context.obj]))
 
 

@@ -30,20 +30,28 @@ _WARNINGS_SHOWN = 3
 
 
 def trace_question(
-    config: TraceConfig, out: Path, question: str, documents: Sequence[str] = (), gold: int | None = None
+    config: TraceConfig,
+    out: Path,
+    question: str,
+    documents: Sequence[str] = (),
+    gold: int | None = None,
+    target: str | None = None,
 ) -> None:
-    """One question into one trace file."""
+    """One question into one trace file; `target` is written instead of the model's own answer."""
     if not out.name.endswith(_SUFFIX):
         raise FloatlensError(f"--out {out}: with --question it is a file, such as {out.name or 'one'}{_SUFFIX}")
     if out.exists():
         raise FloatlensError(f"--out {out}: it is already there; remove it or give another name")
+    if target is not None and not target.strip():
+        raise FloatlensError("--target: expected a text that is not empty")
     facts = _look(config)
     from floatlens.study.tracing import Watch, resolve, trace_one, uninterrupted
 
-    config = resolve(config, facts)
+    config = resolve(config, facts, forced=target is not None)
     model = _load(config)
     with progress("tracing", 1) as bar, Watch(model, config, bar.part):
-        found = trace_one(model, config, question, documents, gold=gold)
+        given = {"question": question, "documents": documents, "gold": gold, "target": target}
+        found = trace_one(model, config, given)
     from floatlens.cli.views import answer_view
 
     with uninterrupted():
@@ -67,18 +75,20 @@ def trace_data(config: TraceRunConfig, out: Path, command: Sequence[str] = ()) -
 
 def _run(config: TraceRunConfig, out: Path, session: _Session) -> None:
     from floatlens.qa import read_examples
+    from floatlens.qa.examples import need_of
 
     if out.name.endswith(_SUFFIX):
         raise FloatlensError(f"--out {out}: with --data it is a folder; give a name without {_SUFFIX}")
     data = config.data
-    examples = list(read_examples(data.path, limit=data.limit, skip_bad=data.skip_bad))
+    need = () if data.target is None else (need_of(data.target),)
+    examples = list(read_examples(data.path, limit=data.limit, skip_bad=data.skip_bad, need=need))
     session.total = len(examples)
     say(f"{_questions(len(examples))} from {data.path}")
     facts = _look(config)
     from floatlens.study import Record, RunFolder
     from floatlens.study.tracing import FREE, item_name, manifest_of, resolve
 
-    config = resolve(config, facts)
+    config = resolve(config, facts, forced=data.target is not None or examples[0].passage is not None)
     with RunFolder.open(out, Record) as run:
         manifest = manifest_of(config, facts, examples, before=run.manifest)
         run.check(manifest, free=(*FREE, "loaded"))
@@ -146,7 +156,7 @@ class _Session:
             say(f"{where} failed: {record.error}")
         else:
             self.done += 1
-        bar.item(f"{record.question} → {record.answer or record.status}")
+        bar.item(f"{record.question or record.id} → {record.answer or record.status}")
 
     def _warn(self, where: str, messages: Sequence[str]) -> None:
         if self._warned <= _WARNINGS_SHOWN:

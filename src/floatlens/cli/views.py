@@ -107,10 +107,13 @@ def scale_view(results: Mapping[str, Sequence[Summary]]) -> Group:
 
 def answer_view(trace: Trace) -> Table:
     """Question and answer."""
+    prompt, likelihood = trace.data.attrs["prompt"], trace.log_likelihood
+    cut = prompt.get("hole") is not None
     return _pairs(
         [
-            ("question", trace.data.attrs["prompt"]["question"] or "(none: a bare prompt)"),
-            ("answer", Text(clean(trace.answer or "") or "(empty)", style="bold")),
+            ("question", prompt["question"] or f"(none: a {'passage with a hole' if cut else 'bare prompt'})"),
+            ("forced" if trace.forced else "answer", Text(clean(trace.answer or "") or "(empty)", style="bold")),
+            *([("log p", f"{likelihood:.3f} nats per token")] if likelihood is not None else []),
         ]
     )
 

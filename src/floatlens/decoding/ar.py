@@ -1,7 +1,8 @@
 """Autoregressive decoding: one token per pass and sample, greedy or sampled, with a KV cache, until EOS.
 
-The first pass runs over the prompt; with the cache, later ones hold the newest token only. No beams, no penalties: the
-point is the plainest possible counterpart to the diffusion samplers.
+The first pass runs over the prompt; with the cache, later ones hold the newest token only. Forcing a text is
+teacher forcing: it is written to its end, past any EOS. No beams, no penalties: the point is the plainest possible
+counterpart to the diffusion samplers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from floatlens.decoding.board import check_finite
+from floatlens.decoding.board import check_finite, probability_of
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.draws import categorical, nucleus, uniform
 from floatlens.decoding.registry import Sampler, register
@@ -47,7 +48,8 @@ def run(
     width = canvas.length - settings.gen_length
     ids, real = canvas.ids[:, :width], canvas.attention_mask[:, :width]
     alive = torch.ones(len(ids), dtype=torch.bool)
-    ends = torch.tensor(canvas.end_ids, dtype=torch.long)
+    # a forced text has no end but its last token
+    ends = torch.tensor(canvas.end_ids if canvas.target is None else (), dtype=torch.long)
     cache = model.new_cache() if settings.use_cache else None
     for index in range(settings.gen_length):
         offset = 0 if cache is None else int(cache.get_seq_length())
@@ -64,7 +66,12 @@ def run(
         token, confidence = _read(logits.float(), sample, settings, random)
         check_finite(confidence, index)
         position = torch.full_like(sample, width + index)
-        yield Step(index, ids.clone(), sample, position, token, confidence, row[sample], alive.clone())
+        probability = None
+        if canvas.target is not None:
+            token = canvas.target[sample, position]
+            probability = probability_of(logits.float(), token)
+        decided = (sample, position, token, confidence, row[sample])
+        yield Step(index, ids.clone(), *decided, unfinished=alive.clone(), probability=probability)
         column = canvas.ids[:, width + index].clone()
         column[sample] = token
         ids, real = torch.cat([ids, column[:, None]], dim=1), torch.cat([real, alive[:, None]], dim=1)

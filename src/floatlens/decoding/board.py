@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from floatlens.decoding.canvas import Canvas
     from floatlens.models.base import LanguageModel
 
-__all__ = ["Board", "Places", "check_finite"]
+__all__ = ["Board", "Places", "check_finite", "probability_of"]
 
 
 class Places(NamedTuple):
@@ -42,6 +42,7 @@ class Board:
         self.mask_id = model.mask_id
         self.ids = canvas.ids.clone()
         self.steps = 0
+        self._probability = torch.full(self.ids.shape, torch.nan, dtype=torch.float64)  # of forced tokens, latest pass
         # without padding no mask is passed at all: attention then takes its fastest path
         self._attention_mask = None if canvas.attention_mask.all() else canvas.attention_mask.to(model.device)
 
@@ -57,7 +58,8 @@ class Board:
     def logits(self, where: Places, *, ids: Tensor | None = None, observed: bool = True) -> Tensor:
         """One forward pass; (n, vocabulary) float32 logits that decide the n places `where`.
 
-        `ids` stands in for the sequence in a pass that only contrasts with it.
+        `ids` stands in for the sequence in a pass that only contrasts with it. Where a text is forced, an observed pass
+        also settles the probability of its tokens.
         """
         sample, position = where
         row = self.canvas.rows[sample, position]
@@ -74,12 +76,21 @@ class Board:
         if len(logits) < len(row):  # after an empty prompt, one shifted row decides two positions
             slot = (wanted.flatten().cumsum(dim=0) - 1)[sample * wanted.shape[1] + row]
             logits = logits[slot.to(logits.device)]
-        return logits.float()
+        logits = logits.float()
+        if self.canvas.target is not None and observed:
+            self._probability[where] = probability_of(logits, self.canvas.target[where])
+        return logits
 
     def fill(self, where: Places, token: Tensor, confidence: Tensor, keep: Tensor, *, passes: int = 1) -> Step:
-        """Write the tokens at the places marked in `keep` (n,) and give the step that did it."""
+        """Write the tokens at the places marked in `keep` (n,) and give the step that did it.
+
+        A forced text takes the place of `token`; where it is written stays the sampler's choice, `confidence` its own.
+        """
         check_finite(confidence, self.steps)
         sample, position, token = where.sample[keep], where.position[keep], token[keep]
+        forced = self.canvas.target
+        if forced is not None:
+            token = forced[sample, position]
         step = Step(
             index=self.steps,
             sequence=self.ids.clone(),
@@ -90,10 +101,17 @@ class Board:
             row=self.canvas.rows[sample, position],
             unfinished=self.open().any(dim=1),
             passes=passes,
+            probability=None if forced is None else self._probability[sample, position],
         )
         self.ids[sample, position] = token
         self.steps += 1
         return step
+
+
+def probability_of(logits: Tensor, token: Tensor) -> Tensor:
+    """(n,) float64 on the CPU: what the softmax of `logits` (n, vocabulary) gives each `token` (n,)."""
+    picked = logits.gather(1, token.to(logits.device)[:, None])[:, 0]
+    return (picked - logits.logsumexp(dim=-1)).cpu().double().exp()
 
 
 def check_finite(confidence: Tensor, step: int) -> None:

@@ -53,13 +53,21 @@ class Canvas:
     sampler: str
     settings: Settings
     padding: Padding
+    target: Tensor | None = None
+    """Ids to write instead of the sampler's own, -1 outside answer columns; None where nothing is forced."""
 
     @property
     def length(self) -> int:
         return int(self.ids.shape[1])
 
     def block_of(self, block_length: int) -> Tensor:
-        """(batch, length) number of the block each column belongs to; masks inside a prompt belong to the first."""
+        """(batch, length) number of the block each column belongs to.
+
+        Blocks begin where the prompt ends, and masks inside it belong to the first; where only these are to be filled
+        (`gen_length` 0), they are counted in reading order. A `block_length` of 0 makes them one block.
+        """
+        if not self.settings.gen_length and block_length:
+            return (self.answer.long().cumsum(dim=1) - 1).clamp_min(0) // block_length
         begin = torch.tensor(self.starts) + torch.tensor(self.prompt_lengths)
         offset = torch.arange(self.length)[None, :] - begin[:, None]
         return offset.clamp_min(0) // max(block_length, 1)
@@ -71,11 +79,14 @@ class Canvas:
         )
 
 
-def read_prompts(prompt_ids: Any, vocab_size: int) -> list[list[int]]:
-    """One list of ids per sample, from a list, a list of lists, or a 1-D or 2-D tensor (whose rows hold no padding)."""
+def read_prompts(prompt_ids: Any, vocab_size: int, name: str = "prompt") -> list[list[int]]:
+    """One list of ids per sample, from a list, a list of lists, or a 1-D or 2-D tensor (whose rows hold no padding).
+
+    `name` is what errors call them.
+    """
     if isinstance(prompt_ids, str):
         raise FloatlensError(
-            "prompt_ids must be token ids, not text; tokenise it first: model.tokenizer(text).input_ids"
+            f"{name}_ids must be token ids, not text; tokenise it first: model.tokenizer(text).input_ids"
         )
     given = prompt_ids.tolist() if hasattr(prompt_ids, "tolist") else prompt_ids
     try:
@@ -84,13 +95,13 @@ def read_prompts(prompt_ids: Any, vocab_size: int) -> list[list[int]]:
         prompts = [[index(token) for token in row] for row in (given if nested else [given])]
     except TypeError:
         raise FloatlensError(
-            f"prompt_ids must be whole numbers: a list, a list of lists, or a 1-D or 2-D integer tensor; "
+            f"{name}_ids must be whole numbers: a list, a list of lists, or a 1-D or 2-D integer tensor; "
             f"got {type(prompt_ids).__name__} {str(prompt_ids)[:60]}"
         ) from None
     for sample, prompt in enumerate(prompts):
         for place, token in enumerate(prompt):
             if not 0 <= token < vocab_size:
-                where = f"prompt {sample} holds id {token} at position {place}"
+                where = f"{name} {sample} holds id {token} at position {place}"
                 raise FloatlensError(f"{where}; the model's vocabulary ends at {vocab_size - 1}")
     return prompts
 
@@ -110,6 +121,10 @@ def lay_out(
     if not bool((masks > 0).all()):
         empty = int((masks == 0).nonzero()[0])
         raise FloatlensError(f"nothing to write for prompt {empty}: gen_length is 0 and it holds no mask token")
+    try:
+        settings.check_masks(masks.tolist())
+    except ValueError as error:
+        raise FloatlensError(f'settings of the sampler "{sampler}": {error}') from None
     return Canvas(
         ids=ids,
         attention_mask=real,

@@ -59,6 +59,13 @@ class LladaSettings(BlockSettings):
         if asked and not model.eos_ids:
             raise FloatlensError(f"{asked[0]} needs an EOS token, and {model.ref} names none")
 
+    def check_masks(self, masks: Sequence[int]) -> None:
+        super().check_masks(masks)
+        if not self.gen_length and self.block_length:
+            if len(set(masks)) > 1:
+                raise ValueError("in blocks, prompts of one batch must hold equally many masks")
+            require_divisor("steps", self.steps, "the number of blocks", masks[0] // self.block_length)
+
     def max_steps(self, masks: int) -> int:
         return self.steps
 
@@ -73,8 +80,9 @@ def run(
     """
     board = Board(model, canvas)
     block_of = canvas.block_of(settings.block_length)
-    passes = settings.steps // settings.blocks
-    for block in range(settings.blocks):
+    blocks = int(block_of[canvas.answer].max()) + 1
+    passes = settings.steps // blocks
+    for block in range(blocks):
         inside = block_of == block
         masks = (board.open() & inside).sum(dim=1)
         for turn in range(passes):

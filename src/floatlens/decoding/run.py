@@ -16,6 +16,7 @@ from floatlens.decoding.canvas import Canvas, lay_out, read_prompts
 from floatlens.decoding.draws import generators
 from floatlens.decoding.registry import read_settings, sampler_for, samplers
 from floatlens.decoding.step import Decoded, Step
+from floatlens.decoding.target import follow, force, read_targets
 
 if TYPE_CHECKING:
     from floatlens.models.base import LanguageModel
@@ -29,15 +30,21 @@ def plan(
     model: LanguageModel,
     prompt_ids: PromptIds,
     *,
+    target_ids: PromptIds | None = None,
     sampler: str | None = None,
     padding: str = "left",
     **settings: Any,
 ) -> Canvas:
     """The layout of the batch, settled before the first pass. Arguments as for `decode`."""
     chosen = sampler_for(model, sampler)
+    prompts, targets = read_prompts(prompt_ids, model.vocab_size), None
+    if target_ids is not None:
+        targets = read_targets(model, target_ids, prompts)
+        settings = follow(model, chosen, settings, prompts, targets)
     read = read_settings(chosen, settings)
     read.check(model)
-    return lay_out(model, read_prompts(prompt_ids, model.vocab_size), chosen.name, read, padding)
+    canvas = lay_out(model, prompts, chosen.name, read, padding)
+    return canvas if targets is None else force(canvas, targets)
 
 
 def prompt_room(model: LanguageModel, *, sampler: str | None = None, **settings: Any) -> int | None:
@@ -51,6 +58,7 @@ def decode_steps(
     model: LanguageModel,
     prompt_ids: PromptIds,
     *,
+    target_ids: PromptIds | None = None,
     sampler: str | None = None,
     padding: str = "left",
     **settings: Any,
@@ -60,13 +68,14 @@ def decode_steps(
     Arguments as for `decode`; they are checked here and now, not at the first step.
     Example: `for step in decode_steps(model, ids, gen_length=16): print(step.position.tolist())`
     """
-    return _run(model, plan(model, prompt_ids, sampler=sampler, padding=padding, **settings))
+    return _run(model, plan(model, prompt_ids, target_ids=target_ids, sampler=sampler, padding=padding, **settings))
 
 
 def decode(
     model: LanguageModel,
     prompt_ids: PromptIds,
     *,
+    target_ids: PromptIds | None = None,
     sampler: str | None = None,
     padding: str = "left",
     **settings: Any,
@@ -76,9 +85,14 @@ def decode(
     `prompt_ids` is a list of ids, a list of such lists, or a 1-D or 2-D tensor. `sampler` is "llada", "dream",
     "threshold" or "ar"; None takes the one the model's family was published with. `settings` are that sampler's own
     (see `samplers()`). A sample gets the same tokens alone as in any batch, padded on either side.
-    Example: `decode(model, [5, 7, 9], sampler="llada", gen_length=16, steps=8).answers()`
+
+    `target_ids`, in the same forms, are written instead of the model's own tokens: the sampler still chooses where. One
+    target per prompt, all of one length, which is what `gen_length` then is; in a prompt that holds masks the target
+    fills these first. Each `Step` has the probability of what it wrote, and `Decoded.log_likelihood()` sums it up.
+    Example: `decode(model, [5, 7, 9], sampler="llada", gen_length=16, steps=8).answers()`,
+    `decode(model, [5, 7, 9], target_ids=[11, 12]).log_likelihood()`
     """
-    canvas = plan(model, prompt_ids, sampler=sampler, padding=padding, **settings)
+    canvas = plan(model, prompt_ids, target_ids=target_ids, sampler=sampler, padding=padding, **settings)
     steps = list(_run(model, canvas))
     sequence = canvas.ids.clone()
     for step in steps:

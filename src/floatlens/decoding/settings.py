@@ -6,6 +6,7 @@ check values against one another; what needs the model or the prompt is checked 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -38,6 +39,9 @@ class Settings(BaseModel):
     def check(self, model: LanguageModel) -> None:
         """Raise a FloatlensError if these settings ask for something `model` does not have."""
 
+    def check_masks(self, masks: Sequence[int]) -> None:
+        """Raise a ValueError if they do not fit samples that have so many positions to fill."""
+
     def max_steps(self, masks: int) -> int:
         """The largest number of steps a sample with `masks` positions to fill can take."""
         raise NotImplementedError
@@ -50,8 +54,8 @@ class BlockSettings(Settings):
     block_length: int = Field(
         default_factory=lambda data: data.get("gen_length", 1),
         ge=1,
-        description="masks per block, a divisor of gen_length; a block is finished before the next begins "
-        "(default: gen_length, one block)",
+        description="masks per block, a divisor of gen_length (where that is 0, of the number of masks); a block is "
+        "finished before the next begins (default: one block)",
     )
 
     @model_validator(mode="after")
@@ -59,6 +63,11 @@ class BlockSettings(Settings):
         if self.gen_length:
             require_divisor("gen_length", self.gen_length, "block_length", self.block_length)
         return self
+
+    def check_masks(self, masks: Sequence[int]) -> None:
+        if not self.gen_length and self.block_length:
+            for count in masks:
+                require_divisor("the number of masks", count, "block_length", self.block_length)
 
     @property
     def blocks(self) -> int:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from floatlens.errors import FloatlensError
+
 if TYPE_CHECKING:
     from floatlens.decoding.canvas import Canvas
 
@@ -46,6 +48,9 @@ class Step:
     """(batch,) bool: False for a sample that was complete before this pass and only accompanies the others."""
     passes: int = 1
     """Forward passes spent, unobserved ones included: 2 under classifier-free guidance."""
+    probability: Tensor | None = None
+    """(committed,) float64, only where a text is forced: what the plain softmax of the model's logits gives each token
+    written, before guidance, temperature and whatever else the sampler does to them."""
 
     def __repr__(self) -> str:
         return f"Step({self.index}: {len(self.token)} committed of {tuple(self.sequence.shape)})"
@@ -67,9 +72,33 @@ class Decoded:
     def prompt_lengths(self) -> tuple[int, ...]:
         return self.canvas.prompt_lengths
 
+    @property
+    def forced(self) -> bool:
+        """Whether a given text was written instead of the model's own."""
+        return self.canvas.target is not None
+
+    def log_likelihood(self) -> list[float]:
+        """For each sample the mean of log p (natural) over its forced tokens, p as in `Step.probability`.
+
+        Each token counts as the model saw it when it was written. For an autoregressive model that is the likelihood of
+        the text; for a masked diffusion model it depends on the order, so it is one path's estimate. A FloatlensError
+        where nothing was forced.
+        """
+        if not self.forced:
+            raise FloatlensError("nothing was forced, so no text has a likelihood; decode with target_ids")
+        total = torch.zeros(len(self.sequence), dtype=torch.float64)
+        for step in self.steps:
+            assert step.probability is not None
+            total.index_add_(0, step.sample, step.probability.log())
+        written: list[float] = (total / self.canvas.answer.sum(dim=1)).tolist()
+        return written
+
     def answers(self) -> list[list[int]]:
-        """The ids written for each sample, in reading order, up to but without the first end-of-text or end-of-turn."""
-        ends = torch.tensor(self.canvas.end_ids, dtype=torch.long)
+        """The ids written for each sample, in reading order, up to but without the first end-of-text or end-of-turn.
+
+        A forced text is given whole.
+        """
+        ends = torch.tensor(() if self.forced else self.canvas.end_ids, dtype=torch.long)
         written = self.canvas.answer[:, : self.sequence.shape[1]]
         answers = []
         for ids, where in zip(self.sequence, written, strict=True):
@@ -83,5 +112,5 @@ class Decoded:
         return (
             f"Decoded({samples} sample{'s' * (samples != 1)} of {length} columns by {self.canvas.sampler}: "
             f"{sum(len(step.token) for step in self.steps)} tokens in {len(self.steps)} steps, "
-            f"{self.forward_passes} forward passes)"
+            f"{self.forward_passes} forward passes{', forced' * self.forced})"
         )

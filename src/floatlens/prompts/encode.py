@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from floatlens.errors import FloatlensError, FloatlensWarning
 from floatlens.prompts.template import Rendered, Span
+from floatlens.prompts.types import Prompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -26,6 +27,7 @@ __all__ = [
     "answer_text",
     "chat_frame",
     "check_tokenizer",
+    "continuation",
     "encode",
     "locate",
     "token_pieces",
@@ -156,6 +158,24 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> E
         end -= 1
     starts = {token for token in (tokenizer.bos_token_id, tokenizer.cls_token_id) if token is not None}
     return Encoded(ids[:end], offsets[:end], added[:end], bos=bool(ids[:end]) and ids[0] in starts)
+
+
+def continuation(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: str) -> list[int]:
+    """The ids of `text` as it continues the prompt: no special tokens are added, and no token of the prompt changes.
+
+    After a question that is put without a space at its end, a text that begins with none gets one, as a model would
+    begin its answer ("Answer:" and then " Paris"). After a prompt of your own nothing is put in between.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise FloatlensError("target: expected a text that is not empty")
+    if prompt.question is not None and not prompt.text[-1:].isspace() and not text[:1].isspace():
+        text = f" {text}"
+    if prompt.text:
+        whole = encode(tokenizer, prompt.text + text, special=not prompt.chat).ids
+        if whole[: len(prompt.ids)] == prompt.ids and len(whole) > len(prompt.ids):
+            return whole[len(prompt.ids) :]
+    # tokens reach over the border, or the prompt is ids alone: then the text is tokenised by itself
+    return encode(tokenizer, text, special=False).ids
 
 
 def locate(text: str, encoded: Encoded, spans: Sequence[Span], regions: Sequence[str]) -> NDArray[np.int16]:

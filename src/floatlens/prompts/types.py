@@ -22,6 +22,7 @@ __all__ = [
     "Dropped",
     "EvidenceKind",
     "GoldFate",
+    "Hole",
     "Prompt",
     "as_documents",
     "region_names",
@@ -82,14 +83,27 @@ class Dropped:
     gold: GoldFate
 
 
+@dataclass(frozen=True)
+class Hole:
+    """Where a passage was cut open: `tokens` of them from token `start` on.
+
+    `after_seen` says whether the model sees what comes after.
+    """
+
+    start: int
+    tokens: int
+    after_seen: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Prompt:
     """A built prompt: ids, and for every token the region it belongs to.
 
     `regions` lists the names in order: bos, query, doc1 .. docN, answer, other. `region_of` (token) indexes into it. No
-    prompt token is "answer": the name is there for the tokens still to be written. `offsets` (token, 2) are character
-    positions in `text`. `evidence` (token) marks what an answer could be copied from; `evidence_kind` says how it was
-    found. `documents` are those in the prompt, as they are after any cut, and `gold` is the first gold one of them.
+    prompt token is "answer", except the masks of a `hole`: the name is there for the tokens still to be written.
+    `offsets` (token, 2) are character positions in `text`. `evidence` (token) marks what an answer could be copied
+    from; `evidence_kind` says how it was found. `documents` are those in the prompt, as they are after any cut, and
+    `gold` is the first gold one of them.
 
     Example: `prompt.ids`, `prompt.mask("doc3").sum()`, `prompt.gold_region  # "doc3"`
     """
@@ -107,6 +121,9 @@ class Prompt:
     template: str | None = None
     chat: bool = False
     dropped: Dropped | None = None
+    hole: Hole | None = None
+    passage: str | None = None
+    """Digest of a passage with its hole as they were given: the same for every model."""
 
     def __post_init__(self) -> None:
         for array in (self.region_of, self.offsets, self.evidence):

@@ -3,9 +3,11 @@
 A file keeps to one format: the one that is named, or the one its first record shows. docs/data.md describes them all.
 The same holds for every format:
 
-- A question is needed. Answers may be empty or absent (not known); an empty text among them is a mistake.
+- A question is needed, or a passage with a hole instead. Answers may be empty or absent (not known); an empty text
+  among them is a mistake.
 - No documents is a closed-book question. Any number of documents may be gold, none included.
-- What a task cannot do without (`need`: answers, documents, gold) makes a record that lacks it a bad one.
+- What a task cannot do without (`need`: answers, documents, gold, target, first_answer) makes a record that lacks it a
+  bad one.
 - An example without `id` is called `line-N` after its line; an id may occur once in a file.
 - Fields that are no part of an example are kept in `meta`.
 """
@@ -26,14 +28,20 @@ from floatlens.qa.fields import bad, text_of
 from floatlens.qa.formats import FORMATS, Format, detect, format_named
 from floatlens.qa.lines import Record, parse_record, read_lines
 
-__all__ = ["Example", "Need", "Tally", "check_need", "read_examples", "stream_examples"]
+__all__ = ["Example", "Need", "Tally", "Target", "check_need", "need_of", "read_examples", "stream_examples"]
 
-Need: TypeAlias = Literal["answers", "documents", "gold"]
+Need: TypeAlias = Literal["answers", "documents", "gold", "target", "first_answer"]
+Target: TypeAlias = Literal["field", "answer"]
+"""Where the text of forced decoding comes from: the field `target`, or the first accepted answer."""
 _KEPT = 20
+_UNUSED = ("target", "passage", "hole")
 
 
 class Example(BaseModel):
-    """A question, its accepted answers and its documents. Example: `next(read_examples("nq.jsonl.gz")).question`"""
+    """A question, its accepted answers and its documents. Example: `next(read_examples("nq.jsonl.gz")).question`
+
+    `target` is a text to be forced. A passage with a hole (see `fl.trace`) has no question, and a question no passage.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -42,6 +50,19 @@ class Example(BaseModel):
     answers: list[str] = Field(default_factory=list)
     documents: list[Document] = Field(default_factory=list)
     meta: dict[str, Any] = Field(default_factory=dict)
+    target: str | None = None
+    passage: str | None = None
+    hole: int | tuple[int, int] | None = None
+
+    def to_trace(self, target: Target | None = None) -> dict[str, Any]:
+        """The arguments of `fl.trace` that say what is decoded; `target` says what is forced, None nothing."""
+        if self.passage is not None:
+            return {"passage": self.passage, "hole": self.hole}
+        asked = {"question": self.question, "documents": self.documents, "answers": self.answers}
+        if target is None:
+            return asked
+        check_need(self, [need_of(target)])
+        return {**asked, "target": self.target if target == "field" else self.answers[0]}
 
 
 @dataclass
@@ -137,6 +158,8 @@ class _Reader:
 
     def read(self, number: int, line: bytes) -> Example:
         record = parse_record(line)
+        if "hole" in record and record["hole"] is None:  # an example of a question that was written out with all fields
+            record = {name: value for name, value in record.items() if name not in _UNUSED or value is not None}
         if self._format is None:
             self._format = detect(record)
         _keep_to(self._format, record, named=self._named)
@@ -147,6 +170,9 @@ class _Reader:
             answers=parts.answers,
             documents=parts.documents,
             meta=parts.meta,
+            target=parts.target,
+            passage=parts.passage,
+            hole=parts.hole,
         )
         if example.id in self._seen:
             bad(f"id {example.id!r} was used before, on line {self._seen[example.id]}; ids must be unique")
@@ -169,12 +195,25 @@ def _keep_to(chosen: Format, record: Record, *, named: bool) -> None:
 
 def check_need(example: Example, need: Collection[Need]) -> None:
     """Refuse an example that lacks what a task cannot do without."""
+    if example.passage is not None and need:
+        if "target" in need or "first_answer" in need:
+            bad("what is cut out of a passage is its target; leave the option target out")
+        bad("a passage with a hole can be traced, not asked")
+    if "target" in need and example.target is None:
+        bad(f'{example.id!r} has no field "target", so there is no text to force')
+    if "first_answer" in need and not example.answers:
+        bad(f"{example.id!r} has no accepted answer, so there is no text to force")
     if "answers" in need and not example.answers:
         bad("no accepted answer, so an answer to it cannot be scored")
     if "documents" in need and not example.documents:
         bad("no documents, which this task needs; give some, or a corpus to retrieve them from")
     if "gold" in need and not any(document.is_gold for document in example.documents):
         bad("no document is marked as gold, which this task needs")
+
+
+def need_of(target: Target) -> Need:
+    """What a record must have for its target."""
+    return "target" if target == "field" else "first_answer"
 
 
 def _id(record: Mapping[str, Any], number: int) -> str:

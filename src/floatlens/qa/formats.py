@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floatlens.errors import FloatlensError, did_you_mean
-from floatlens.prompts import Document, as_documents
+from floatlens.prompts import Document, as_documents, check_hole
 from floatlens.qa.fields import answers_in, bad, first_given, kind, list_in, rest_of, text_of
 from floatlens.qa.lines import Record
 
@@ -30,6 +30,9 @@ class Parts:
     answers: list[str]
     documents: list[Document] = field(default_factory=list)
     meta: Record = field(default_factory=dict)
+    target: str | None = None
+    passage: str | None = None
+    hole: int | tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,22 @@ class Format:
 
 
 def _plain(record: Record) -> Parts:
-    meta = rest_of(record, ("id", "question", "answers", "documents", "meta"), spelling=True)
+    meta = rest_of(record, ("id", "question", "answers", "documents", "target", "meta"), spelling=True)
     given = list_in(record, "documents")
     for i, document in enumerate(given):
         if not isinstance(document, dict):
             bad(f"documents[{i}]: expected an object with title, text and is_gold, found {kind(document)}")
     documents = _documents(given, "documents")
-    return Parts(text_of(record.get("question"), "question"), _listed(record), documents, meta | _meta(record))
+    target = None if record.get("target") is None else text_of(record["target"], "target")
+    question = text_of(record.get("question"), "question")
+    return Parts(question, _listed(record), documents, meta | _meta(record), target=target)
+
+
+def _passage(record: Record) -> Parts:
+    meta = rest_of(record, ("id", "passage", "hole", "meta"), spelling=True)
+    passage = text_of(record.get("passage"), "passage")
+    hole = check_hole(passage, record.get("hole"))
+    return Parts("", [], meta=meta | _meta(record), passage=passage, hole=hole)
 
 
 def _litm(record: Record) -> Parts:
@@ -207,6 +219,7 @@ def _meta(record: Mapping[str, Any]) -> Record:
 
 FORMATS: tuple[Format, ...] = (
     Format("litm", "Lost in the Middle", _litm, ("ctxs",), ("ctxs",)),
+    Format("passage", "our own, passages with a hole", _passage, ("passage", "hole"), ("passage", "hole")),
     Format("psg", "the attention-floating paper's *_psg.jsonl", _psg, ("passage",), ("passage",)),
     Format("rgb", "RGB", _rgb, ("query", "positive", "negative"), ("query", "positive", "negative")),
     Format("flashrag", "FlashRAG", _flashrag, ("golden_answers",), ("golden_answers",)),

@@ -81,11 +81,16 @@ def look(trace: Trace, file: Path | None = None, run: str | None = None) -> Seen
     question, titles, gold = prompt.get("question"), prompt.get("titles") or [], gold_of(trace)
     settings = {} if run is None else {"run": run}
     settings |= {"template": str(prompt.get("template")), "sampler": str(decoding.get("sampler"))}
-    settings |= {str(key): str(value) for key, value in (decoding.get("settings") or {}).items() if key != "seed"}
+    forced = bool(decoding.get("forced"))
+    own = {"seed", "gen_length", "steps", "block_length"} if forced else {"seed"}  # a forced text has its own length
+    settings |= {str(key): str(value) for key, value in (decoding.get("settings") or {}).items() if key not in own}
+    settings |= {"forced": "true"} if forced else {}
     settings["edits"] = " + ".join(map(str, attrs.get("edits") or [])) or "none"
-    if question is None:
+    if prompt.get("passage") is not None:  # of which an autoregressive model sees only a part
+        example: Key = ("passage", prompt["passage"])
+    elif question is None:
         length = decoding.get("prompt_length", trace.data.sizes["key"])
-        example: Key = ("ids", tuple(trace.data["final"].values[:length].tolist()))
+        example = ("ids", tuple(trace.data["final"].values[:length].tolist()))
     else:
         example = ("question", question, tuple(titles), gold)
     question = question if question is None else question[:_LONGEST]

@@ -43,6 +43,8 @@ class Chosen:
 
     def need(self, *, corpus: bool) -> tuple[Need, ...]:
         """What every question must have."""
+        if not (self.modes or self.tests or self.edits):
+            return ()
         return ("answers", "documents") if "rag" in self.modes and not corpus else ("answers",)
 
 

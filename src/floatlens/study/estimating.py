@@ -115,7 +115,8 @@ def _tokens(part: Part, row: Row, subject: Subject) -> int:
         way = ways.get(name) or conditions.get(name) or conditions.get("rag")
         for example in islice((e for e in part.data.examples() if way is None or way.fits(e)), 3):
             made = example if way is None else way.make(example)
-            lengths.append(len(made.question) + sum(len(d.title) + len(d.text) for d in made.documents))
+            shown = len(made.question) + len(made.passage or "")
+            lengths.append(shown + sum(len(d.title) + len(d.text) for d in made.documents))
     return _TEMPLATE + int(sum(lengths) / max(len(lengths), 1) / _CHARACTERS)
 
 

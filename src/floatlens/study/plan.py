@@ -8,21 +8,24 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from floatlens.analysis import ANALYSES, as_rule
 from floatlens.capture import Select, make_probes
 from floatlens.config import AskConfig, CaptureConfig, DecodingConfig, ModelConfig
+from floatlens.decoding import samplers
+from floatlens.decoding.target import open_settings
 from floatlens.errors import FloatlensError, did_you_mean
 from floatlens.models.facts import look
 from floatlens.prompts import load_template
 from floatlens.qa import open_data
 from floatlens.qa.conditions import Pool, StressSettings, apply, points, unfit
+from floatlens.qa.examples import need_of
 from floatlens.study.asking import Conditions, Subject, item_name, subjects
 from floatlens.study.choosing import Chosen, Makers, choose, conditions
-from floatlens.study.tracetask import TraceItem, TraceTask, TraceWay
+from floatlens.study.tracetask import Forced, TraceItem, TraceTask, TraceWay
 from floatlens.tracer import DEFAULT_PROBES
 from floatlens.traces.schema import probe_of
 from floatlens.traces.store import SUFFIX
@@ -52,6 +55,8 @@ class Part:
     asked: Conditions
     traced: int
     ways: tuple[TraceWay, ...]
+    passages: bool = False
+    """Passages with holes instead of questions: traced, with what was cut out as their target."""
 
     def traces(self, subject: Subject, number: int) -> Iterator[TraceItem]:
         """Every item of a model that is traced; `number` is the model's place, which orders the files."""
@@ -75,6 +80,8 @@ class Plan:
     stress: StressSettings
     captures: Mapping[str, CaptureConfig]
     corpus: Mapping[str, Any] | None
+    forced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of every model the settings with which texts are forced; empty where none are."""
 
     @property
     def study(self) -> Study:
@@ -87,13 +94,16 @@ class Plan:
 
     def trace_tasks(self, subject: Subject, run: RunFolder[StudyRecord]) -> Iterator[TraceTask]:
         """What is to be traced of a model and has no record."""
-        number = self.subjects.index(subject)
+        number, target = self.subjects.index(subject), self.study.traces.target
         for part in self.parts:
+            forced = None
+            if target is not None or part.passages:
+                forced = Forced(None if part.passages else target, self.forced.get(subject.ref, {}))
             ways = {way.name: way for way in part.ways}
             for item in part.traces(subject, number):
                 if not run.done(item.name):
                     made = ways[item.condition].make(item.example)
-                    yield TraceTask(subject, self.captures[subject.ref], _with(item, made))
+                    yield TraceTask(subject, self.captures[subject.ref], _with(item, made), forced)
 
     def manifest(self) -> dict[str, Any]:
         """What the folder puts on record; machine, versions and the like come from whoever runs it."""
@@ -105,6 +115,8 @@ class Plan:
         for one in study["data"]:
             if one["gold"] is None:  # as it was before there was a choice, so that older studies go on
                 del one["gold"]
+        if self.study.traces.target is None:
+            del study["traces"]["target"]
         return {
             "kind": "study",
             "format": 1,
@@ -116,6 +128,7 @@ class Plan:
             "corpus": self.corpus,
             "captures": {ref: one.model_dump(mode="json") for ref, one in self.captures.items()},
             "output": self.study.output.model_dump(mode="json"),
+            **({"forced": self.forced} if self.forced else {}),
         }
 
 
@@ -152,7 +165,9 @@ def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
     asked = _subjects(source)
     captures = {one.ref: _capture(study, one) for one in asked}
     _check_edits(parts, asked, study.traces, source.place)
-    return Plan(source, tuple(asked), tuple(parts), stress, captures, corpus)
+    wanted = any(part.traced and (part.passages or study.traces.target is not None) for part in parts)
+    forced = _forced(study, asked) if wanted else {}
+    return Plan(source, tuple(asked), tuple(parts), stress, captures, corpus, forced)
 
 
 def _check_names(study: Study, place: str) -> None:
@@ -191,16 +206,21 @@ def _part(source: Source, place: int, chosen: Chosen, makers: Makers, corpus: bo
     options: dict[str, Any] = {} if given.ref.startswith("scale:") else {"format": given.format}
     if given.format is not None and not options:
         raise FloatlensError(f"{source.place}: data[{place}]: {given.ref} has no format; leave it out")
+    count = tracing.questions if given.traces is None else given.traces
+    need = chosen.need(corpus=corpus)
+    if count and tracing.target is not None:
+        need = (*need, need_of(tracing.target))
     data = open_data(
         source.data_ref(given.ref),
         limit=given.limit,
         skip_bad=given.skip_bad,
-        need=chosen.need(corpus=corpus),
+        need=need,
         documents=given.documents,
         gold=given.gold,
         **options,
     )
-    count = tracing.questions if given.traces is None else given.traces
+    if data.format == "passage":
+        return Part(data, chosen, makers, conditions(chosen, makers), count, (TraceWay("trace", _as_given),), True)
     ways: tuple[TraceWay, ...] = (TraceWay("trace", makers.rag),)
     if count and tracing.places is not None:
         ways = _placed(data, tracing.places, tracing.documents, makers.stress.seed, say)
@@ -251,6 +271,19 @@ def _subjects(source: Source) -> list[Subject]:
                 **given.decoding.settings,
             }
             (found[place],) = subjects([models[place]], config(DecodingConfig(sampler=sampler, settings=settings)))
+    return found
+
+
+def _forced(study: Study, asked: Sequence[Subject]) -> dict[str, dict[str, Any]]:
+    """Of every model its settings without gen_length and steps: a forced text takes a step for each of its tokens."""
+    found = {}
+    for given, subject in zip(study.models, asked, strict=True):
+        ask = subject.config.decoding
+        left_out = {"gen_length", "steps"}
+        if "block_length" not in {**study.decoding.settings, **given.decoding.settings}:
+            left_out.add("block_length")  # a default that followed gen_length
+        kept = {name: value for name, value in ask.settings.items() if name not in left_out}
+        found[subject.ref] = open_settings(samplers()[str(ask.sampler)], kept)
     return found
 
 

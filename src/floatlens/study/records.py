@@ -53,7 +53,10 @@ class BaseRecord(BaseModel):
 
 
 class Record(BaseRecord):
-    """Of a trace; `file` is relative to the folder."""
+    """Of a trace; `file` is relative to the folder.
+
+    Where a text was `forced`, `answer` is that text, not the model's, and `log_likelihood` its mean log probability.
+    """
 
     runs = ("trace",)
 
@@ -65,6 +68,8 @@ class Record(BaseRecord):
     dropped_documents: int | None = None
     steps: int | None = None
     forward_passes: int | None = None
+    forced: bool | None = None
+    log_likelihood: float | None = None
 
     def complete(self, folder: Path) -> bool:
         return super().complete(folder) and self.file is not None and (folder / self.file).is_file()
@@ -115,6 +120,8 @@ class StudyRecord(AnswerRecord):
     evidence_kind: EvidenceKind | None = None
     steps: int | None = None
     forward_passes: int | None = None
+    forced: bool | None = None
+    log_likelihood: float | None = None
 
     def complete(self, folder: Path) -> bool:
         there = self.what == "answer" or (self.file is not None and (folder / self.file).is_file())

@@ -76,6 +76,11 @@ class Tracing(_Part):
     probes: tuple[str, ...] | None = Field(None, description="None: received, entropy, flow, answer_rows, qk, extremes")
     heads: Literal["all", "mean"] = Field("all", description="keep every head, or their mean")
     layers: tuple[int, ...] | None = Field(None, description="only these, such as [0, 1, -1]; None: all")
+    target: Literal["field", "answer"] | None = Field(
+        None,
+        description="force the record's own target, or its first accepted answer, one token per step: gen_length and "
+        "steps do not count; None: models write their own",
+    )
     edited: int = Field(
         0,
         ge=0,

@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from floatlens.capture.soften import Workspace
     from floatlens.models import LanguageModel
     from floatlens.qa import Example
+    from floatlens.qa.examples import Target
     from floatlens.study.workers import Holder
     from floatlens.traces import Trace
 
-__all__ = ["TraceItem", "TraceTask", "TraceWay", "Traced", "place"]
+__all__ = ["Forced", "TraceItem", "TraceTask", "TraceWay", "Traced", "place"]
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,21 @@ class Traced:
 
 
 @dataclass(frozen=True)
+class Forced:
+    """How a text is forced: where it comes from (None: a passage is its own), settings that leave its length open."""
+
+    target: Target | None
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class TraceTask:
     """What a worker gets."""
 
     subject: Subject
     capture: CaptureConfig
     item: TraceItem
+    forced: Forced | None = None
 
     def perform(self, holder: Holder) -> Traced:
         model = holder.get(self.subject.model)
@@ -104,7 +114,7 @@ class TraceTask:
                 "model": self.subject.ref,
                 "data": item.data,
                 "condition": item.condition,
-                "question": item.example.question,
+                "question": item.example.question or None,
                 **more,
             }
         )
@@ -116,12 +126,10 @@ class TraceTask:
         return in_blocks_that_fit(room, attempt, said, f"out of memory on {model.device}; {advice}")
 
     def _attempt(self, model: LanguageModel, workspace: Workspace) -> Trace:
-        config, example = self.subject.config, self.item.example
+        config, example, forced = self.subject.config, self.item.example, self.forced
         return trace(
             model,
-            question=example.question,
-            documents=example.documents,
-            answers=example.answers,
+            **example.to_trace(None if forced is None else forced.target),
             probes=self.capture.probes,
             select=Select(layers=self.capture.layers),
             heads=self.capture.heads,
@@ -130,7 +138,7 @@ class TraceTask:
             sampler=config.decoding.sampler,
             workspace=workspace,
             data=self.item.data,
-            **config.decoding.settings,
+            **(config.decoding.settings if forced is None else forced.settings),
         )
 
 

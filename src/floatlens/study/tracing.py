@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +23,7 @@ import torch
 from floatlens.capture import Select, make_probes
 from floatlens.decoding import plan
 from floatlens.decoding.registry import read_settings, sampler_for
+from floatlens.decoding.target import open_settings
 from floatlens.errors import FloatlensError, FloatlensWarning
 from floatlens.prompts import load_template
 from floatlens.qa.data import file_name
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from floatlens.config import TraceConfig, TraceRunConfig
     from floatlens.models import LanguageModel, Pass
     from floatlens.models.facts import Facts
-    from floatlens.prompts import DocumentLike
     from floatlens.qa import Example
     from floatlens.study.folder import RunFolder
     from floatlens.traces import Trace
@@ -76,8 +76,11 @@ def item_name(index: int, id: str) -> str:
 # -- before the weights -------------------------------------------------------------------------------------------
 
 
-def resolve(config: _Config, facts: Facts) -> _Config:
-    """The same with nothing left open: sampler, all its settings, probes and layers; refuses what does not fit."""
+def resolve(config: _Config, facts: Facts, *, forced: bool = False) -> _Config:
+    """The same with nothing left open: sampler, all its settings, probes and layers; refuses what does not fit.
+
+    Where texts are `forced`, what depends on their lengths stays open: each text has its own.
+    """
     if facts.tokenizer is None:
         raise FloatlensError(f"{facts.ref} has no tokenizer, so it cannot be given questions")
     load_template(config.prompt.template)
@@ -85,9 +88,10 @@ def resolve(config: _Config, facts: Facts) -> _Config:
     make_probes(probes)
     # of a model, choosing a sampler asks only for what the facts have as well
     sampler = sampler_for(cast("LanguageModel", facts), config.decoding.sampler)
-    settings = read_settings(sampler, config.decoding.settings)
+    given = config.decoding.settings
+    settings = open_settings(sampler, given) if forced else read_settings(sampler, given).model_dump(mode="json")
     changes = {
-        "decoding": {"sampler": sampler.name, "settings": settings.model_dump(mode="json")},
+        "decoding": {"sampler": sampler.name, "settings": settings},
         "capture": {
             "probes": probes,
             "heads": config.capture.heads,
@@ -114,6 +118,8 @@ def manifest_of(
         "model": asdict(facts),
         "versions": versions(),
     }
+    if config.data.target is None:  # as it was before there was a choice, so that older runs go on
+        del manifest["config"]["data"]["target"]
     same = (
         before is not None and before.get("kind") == "trace" and before["data"]["sha256"] == manifest["data"]["sha256"]
     )
@@ -143,7 +149,10 @@ class Watch:
 
     def __init__(self, model: LanguageModel, config: TraceConfig, report: Callable[[float], None]) -> None:
         self._model, self._report = model, report
-        self._steps = plan(model, [0], sampler=config.decoding.sampler, **config.decoding.settings).max_steps
+        settings = dict(config.decoding.settings)
+        if "gen_length" not in settings and "block_length" in settings:  # texts are forced, their lengths not known yet
+            settings["gen_length"] = settings["block_length"]
+        self._steps = plan(model, [0], sampler=config.decoding.sampler, **settings).max_steps
         self._passes = 0
 
     def begin(self, info: Pass) -> None:
@@ -168,23 +177,18 @@ class Watch:
 def trace_one(
     model: LanguageModel,
     config: TraceConfig,
-    question: str,
-    documents: Iterable[DocumentLike] = (),
-    answers: Iterable[str] = (),
-    gold: int | None = None,
+    given: Mapping[str, Any],
     data: str | None = None,
 ) -> Trace:
     """One trace under a resolved configuration; running out of memory becomes an error that says what to do.
 
-    `data` names the data set that the question is of, where it is of one.
+    `given` are the arguments of `trace` that say what is decoded (`Example.to_trace`); `data` names the data set that
+    it is of, where it is of one.
     """
     try:
         return trace(
             model,
-            question=question,
-            documents=documents,
-            gold=gold,
-            answers=answers,
+            **given,
             probes=config.capture.probes,
             select=Select(layers=config.capture.layers),
             heads=config.capture.heads,
@@ -208,7 +212,7 @@ def trace_items(
     open_items = {name: item for name, item in names.items() if not run.done(name)}
     run.forget(lambda record: record.item in open_items)
     for name, (index, example) in open_items.items():
-        blank = Record(item=name, index=index, id=example.id, status="done", question=example.question)
+        blank = Record(item=name, index=index, id=example.id, status="done", question=example.question or None)
         yield _trace_item(model, config, example, run, blank, data)
 
 
@@ -221,7 +225,7 @@ def _trace_item(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FloatlensWarning)
         try:
-            found = trace_one(model, config, example.question, example.documents, example.answers, data=data)
+            found = trace_one(model, config, example.to_trace(config.data.target), data)
         except FloatlensError as error:
             outcome |= {"status": "failed", "error": str(error)}
     outcome["warnings"] = tuple(str(w.message) for w in caught if issubclass(w.category, FloatlensWarning))
@@ -258,7 +262,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def described(found: Trace) -> dict[str, Any]:
-    """What a record says of a trace."""
+    """What a record says of a trace; of a forced one no scores, for its answer is not the model's."""
     decoding, prompt = found.data.attrs["decoding"], found.data.attrs["prompt"]
     return {
         "answer": found.answer,
@@ -267,4 +271,5 @@ def described(found: Trace) -> dict[str, Any]:
         "dropped_documents": prompt["dropped_documents"],
         "steps": int(found.data.sizes["step"]),
         "forward_passes": decoding["forward_passes"],
+        **({"forced": True, "log_likelihood": found.log_likelihood} if found.forced else {}),
     }

@@ -17,7 +17,9 @@ Attributes
 ----------
 Where a trace comes from, as JSON: model, decoding, prompt, versions, edits, … Every trace has those that are required;
 `data_set`, the name of the data set that the question is of, is there only where it is known. Traces of a single
-question do not have it, nor do those made before it was recorded.
+question do not have it, nor do those made before it was recorded. `decoding` says whether a text was `forced`, and
+then its mean `log_likelihood` (nats per token); the answer is that text, not the model's. `prompt` has a `hole` where a
+passage was cut open (its first token, how many, whether the text after it was seen) and a digest of the `passage`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import xarray as xr
 
 from floatlens.errors import FloatlensError
 
-__all__ = ["ALWAYS", "BY_PROBE", "SCHEMA", "SCHEMA_VERSION", "Merge", "Variable", "probe_of", "validate"]
+__all__ = ["ALWAYS", "BY_PROBE", "FORCED", "SCHEMA", "SCHEMA_VERSION", "Merge", "Variable", "probe_of", "validate"]
 
 SCHEMA_VERSION = 1
 Merge = Literal["mean", "append", "replace"]
@@ -114,7 +116,12 @@ ALWAYS: dict[str, Variable] = _table(
 )
 """What every trace holds, whatever probes were on."""
 
-SCHEMA: dict[str, Variable] = {**ALWAYS, **{n: v for group in BY_PROBE.values() for n, v in group.items()}}
+FORCED: dict[str, Variable] = _table(
+    Variable("token_probability", ("token",), "replace", "probability of a forced token, by the model's plain softmax"),
+)
+"""What traces of a forced text hold besides."""
+
+SCHEMA: dict[str, Variable] = {**ALWAYS, **FORCED, **{n: v for group in BY_PROBE.values() for n, v in group.items()}}
 
 _ATTRIBUTES: dict[str, type] = {
     **dict.fromkeys(("model", "decoding", "prompt", "versions"), dict),

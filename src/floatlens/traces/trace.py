@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from floatlens.errors import FloatlensError
 from floatlens.traces import store
-from floatlens.traces.schema import ALWAYS, SCHEMA, probe_of, validate
+from floatlens.traces.schema import ALWAYS, FORCED, SCHEMA, probe_of, validate
 
 __all__ = ["Trace", "open_trace"]
 
@@ -53,9 +53,20 @@ class Trace:
 
     @property
     def answer(self) -> str | None:
-        """What the model wrote, or None without a tokenizer."""
+        """What was written, or None without a tokenizer: the model's own words unless the trace is `forced`."""
         answer: str | None = self.data.attrs["decoding"]["answer"]
         return answer
+
+    @property
+    def forced(self) -> bool:
+        """Whether a given text was written instead of the model's own."""
+        return bool(self.data.attrs["decoding"].get("forced", False))
+
+    @property
+    def log_likelihood(self) -> float | None:
+        """Mean log probability (nats per token) of a forced text, each token as seen when it was written; else None."""
+        found: float | None = self.data.attrs["decoding"].get("log_likelihood")
+        return found
 
     @property
     def masked(self) -> NDArray[np.bool_]:
@@ -72,6 +83,8 @@ class Trace:
             if name not in self.data.variables:
                 if name not in SCHEMA:
                     raise FloatlensError(f'"{name}" is not a variable of traces; see floatlens.traces.schema')
+                if name in FORCED:
+                    raise FloatlensError(f'this trace holds no "{name}": only those of a forced text do')
                 ref, probe = self.model["ref"], probe_of(name)
                 raise FloatlensError(f'this trace of {ref} holds no "{name}"; trace again with the probe "{probe}" on')
 
@@ -81,10 +94,11 @@ class Trace:
 
     def __repr__(self) -> str:
         sizes = self.data.sizes
-        held = sorted({probe_of(str(name)) for name in self.data.data_vars if name not in ALWAYS})
+        held = sorted({probe_of(str(name)) for name in self.data.data_vars if name not in {**ALWAYS, **FORCED}})
         what = " ".join(f"{sizes[dim]} {dim}s" for dim in ("step", "layer", "head", "key") if dim in sizes)
         said = self.answer or ""
-        answer = "" if self.answer is None else f", answer {said if len(said) <= 60 else said[:59] + '…'!r}"
+        what_it_is = "forced" if self.forced else "answer"
+        answer = "" if self.answer is None else f", {what_it_is} {said if len(said) <= 60 else said[:59] + '…'!r}"
         return f"Trace({self.model['ref']}: {what}; {', '.join(held) or 'no probes'}{answer})"
 
 
