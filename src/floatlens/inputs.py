@@ -140,7 +140,7 @@ def _hole(model: LanguageModel, given: Given, settings: dict[str, Any]) -> Input
         raise FloatlensError(f"{model.ref} has no tokenizer, so a passage cannot be used; give prompt_ids with masks")
     assert given.passage is not None
     assert given.hole is not None
-    mask = model.mask_id if model.kind == "mdm" else None
+    mask = model.mask_id if model.attention == "full" else None  # others do not see what comes after
     prompt, cut = prompts.from_passage(model.tokenizer, given.passage, given.hole, mask)
     if given.forced is not False:
         return Inputs(prompt, {**settings, "target_ids": cut})

@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import floatlens as fl
 from floatlens.adaptation import Recipe, adapt
 from floatlens.adaptation.training import snapshot_folder
 from floatlens.errors import FloatlensError
@@ -113,6 +114,7 @@ def test_an_unknown_module_or_mask_token_is_named(base, data, small, tmp_path):
 
 KILLED = """
 import sys, json
+import floatlens as fl
 from floatlens.adaptation import Recipe, adapt
 recipe = Recipe.model_validate_json(sys.argv[1])
 adapt(sys.argv[2], sys.argv[3:5], sys.argv[5], recipe=recipe, check_every=0,
@@ -139,3 +141,22 @@ def test_a_known_loss_is_reached_through_a_kill(base, data, tmp_path):
     assert json.loads((tmp_path / "b" / "adaptation.json").read_text())["step"] == 100
     adapt(base, data, tmp_path / "b", recipe=recipe, check_every=0)
     assert same(whole, tmp_path / "b")
+
+
+def test_a_block_model_sees_nothing_of_what_follows_a_hole(base, data, small, tmp_path):
+    block = small.model_copy(update={"mask": "block", "steps": 1})
+    passage = "Petra Thorne plays the drums. Petra Calder plays the piano."
+    traces = {
+        name: fl.trace(model, passage=passage, hole=4)
+        for name, model in {
+            "arm": load(base),
+            "block": load(adapt(base, data, tmp_path / "block", recipe=block, check_every=0)),
+            "full": load(adapt(base, data, tmp_path / "full", recipe=small, check_every=0)),
+        }.items()
+    }
+    seen = {name: trace.data.attrs["prompt"]["hole"]["after_seen"] for name, trace in traces.items()}
+    assert seen == {"arm": False, "block": False, "full": True}
+    ids = traces["full"].data.final.values.tolist()
+    stop = traces["arm"].data.sizes["key"]
+    assert traces["block"].data.final.values.tolist() == traces["arm"].data.final.values.tolist() == ids[:stop]
+    assert len({trace.data.sizes["step"] for trace in traces.values()}) == 1

@@ -173,7 +173,7 @@ def test_a_folder_without_a_configuration(tmp_path):
 
 def test_an_adapter(tmp_path):
     (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "org/base"}')
-    with pytest.raises(FloatlensError, match="this is an adapter; merge it into its base model"):
+    with pytest.raises(FloatlensError, match="its base model cannot be loaded: org/base"):
         load(tmp_path)
 
 

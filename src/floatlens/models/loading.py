@@ -65,8 +65,11 @@ def load(
         if folder is None:
             return _load_whole(name, path, chosen, place, revision)
         base = name if adapter is not None else base_of(folder)
-        loaded = _load_whole(base, names.resolve(base), chosen, place, revision)
-        digest = weights_of(names.resolve(base), revision)
+        try:
+            loaded = _load_whole(base, names.resolve(base), chosen, place, revision)
+            digest = weights_of(names.resolve(base), revision)
+        except FloatlensError as error:
+            raise FloatlensError(f"{folder}: its base model cannot be loaded: {error}") from error
         return merge(loaded, folder, name if adapter is None else f"{name} + {folder}", digest)
 
 
