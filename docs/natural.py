@@ -31,7 +31,7 @@ from floatlens.cli import main
 from floatlens.cli.terminal import duration, say
 from floatlens.figures.adaptation import plot_adaptation
 from floatlens.subjects.natural import ADAPTERS
-from floatlens.training.state import read_log
+from floatlens.training.state import STATE, read_facts, read_log
 
 HERE = Path(__file__).parent
 RUNS = HERE.parent / "runs" / "natural"
@@ -40,15 +40,20 @@ DATA = HERE.parents[1] / "shared" / "data"
 SQUAD, TEXT = DATA / "squad-train-11877.json.gz", DATA / "wikitext-2-valid.txt.gz"
 HELD_TEXT, NQ = DATA / "wikitext-2-test.txt.gz", DATA / "nq-open-oracle-1655.jsonl.gz"
 BASE = "natural:smollm2"
-STEPS = 300
-RECIPES = {
-    "smollm2-diffusion": Recipe(steps=STEPS, learning_rate=1e-3),
-    "smollm2-block": Recipe(steps=STEPS, learning_rate=1e-3, mask="block"),
-    "smollm2-tuned": Recipe(steps=STEPS, learning_rate=1e-3, to="autoregressive"),
+MODELS: dict[str, dict[str, Any]] = {
+    "smollm2-diffusion": {},
+    "smollm2-block": {"mask": "block"},
+    "smollm2-tuned": {"to": "autoregressive"},
 }
+COURSES: tuple[tuple[int, dict[str, Any]], ...] = (
+    (100, {"steps": 300, "text_weight": 0.5, "text_power": 1.0}),
+    (200, {"steps": 200}),
+)
+"""Steps taken and settings of each course; a course begins with the adapter of the one before. The first gave plain
+text most of the loss, which taught infilling and little reading, so it was left after 100 of its 300 steps."""
 QUESTIONS, WRITE = 200, ("--set", "gen_length=16", "--set", "steps=8")
 WIDTH, ROWS = 256, 60
-KEPT = ("adapter_config.json", "adapter_model.safetensors", "adaptation.json", "training.jsonl", "recipe.json")
+KEPT = ("adapter_config.json", "adapter_model.safetensors", "adaptation.json")
 
 
 def train(name: str) -> None:
@@ -58,21 +63,45 @@ def train(name: str) -> None:
         numbers = ", ".join(f"{key} {value:.3f}" for key, value in now.numbers.items())
         say(f"{name}: step {now.step} of {now.of}, {duration(now.seconds)}: {numbers}")
 
-    folder = TRAINING / name
-    data = [SQUAD, TEXT]
-    adapt(BASE, data, folder, recipe=RECIPES[name], held_out=[HELD_TEXT], check_every=100, report=report)
+    before: Path | None = None
+    for number, (steps, _) in enumerate(COURSES):
+        folder = course_folder(name, number)
+        left = steps - int(read_facts(folder / STATE).get("step", 0))
+        if left > 0:
+            options: dict[str, Any] = {"held_out": [HELD_TEXT], "check_every": 100, "report": report}
+            recipe = recipe_of(name, number)
+            adapt(BASE, [SQUAD, TEXT], folder, recipe=recipe, start_from=before, stop_after=left, **options)
+        before = folder
     place(name)
 
 
+def recipe_of(name: str, course: int) -> Recipe:
+    return Recipe(learning_rate=1e-3, **MODELS[name], **COURSES[course][1])
+
+
+def course_folder(name: str, course: int) -> Path:
+    return TRAINING / name / f"course-{course + 1}"
+
+
 def place(name: str) -> None:
-    """Copy what is shipped of a training run into the package."""
+    """Put a trained adapter into the package: that of its last course, with one log over all of them."""
     (ADAPTERS / name).mkdir(parents=True, exist_ok=True)
     for file in KEPT:
-        shutil.copy(TRAINING / name / file, ADAPTERS / name / file)
+        shutil.copy(course_folder(name, len(COURSES) - 1) / file, ADAPTERS / name / file)
+    lines: list[dict[str, Any]] = []
+    for number in range(len(COURSES)):
+        done = lines[-1] if lines else {"step": 0, "tokens": 0, "seconds": 0.0}
+        for line in read_log(course_folder(name, number)):
+            if line["step"] > COURSES[number][0] or (number and not line["step"]):
+                continue  # beyond what was taken of a course, or the adapter that the one before ended with
+            moved = {key: round(done[key] + line[key], 1) for key in ("step", "tokens", "seconds")}
+            lines.append({**line, **moved, "course": number + 1})
+    told = "".join(json.dumps(line) + "\n" for line in lines)
+    (ADAPTERS / name / "training.jsonl").write_text(told, encoding="utf-8")
 
 
 def models() -> list[str]:
-    return [BASE, *(f"natural:{name}" for name in RECIPES if (ADAPTERS / name / KEPT[0]).is_file())]
+    return [BASE, *(f"natural:{name}" for name in MODELS if (ADAPTERS / name / KEPT[0]).is_file())]
 
 
 def ask() -> None:
@@ -126,12 +155,12 @@ def cards() -> None:
     table = {"nq": answered, "infill": infilled, "decoding": " ".join(WRITE), "questions": QUESTIONS}
     (HERE / "natural" / "results.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     logs = {}
-    for name, recipe in RECIPES.items():
+    for name in MODELS:
         folder = ADAPTERS / name
         if not (folder / KEPT[0]).is_file():
             continue
         logs[name] = read_log(folder)
-        card = make_card(name, recipe, answered, infilled, logs[name])
+        card = make_card(name, answered, infilled, logs[name])
         (folder / "card.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
         (folder / "README.md").write_text(render(card), encoding="utf-8")
     plot_adaptation(logs).savefig(HERE / "natural" / "curves.png", dpi=150)
@@ -146,8 +175,9 @@ def counted(answers: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def make_card(
-    name: str, recipe: Recipe, answered: dict[str, Any], infilled: dict[str, Any], log: list[dict[str, Any]]
+    name: str, answered: dict[str, Any], infilled: dict[str, Any], log: list[dict[str, Any]]
 ) -> dict[str, Any]:
+    recipe = recipe_of(name, len(COURSES) - 1)
     adapted = json.loads((ADAPTERS / name / "adaptation.json").read_text(encoding="utf-8"))
     last = [line for line in log if "answers" in line][-1]
     untrained, own = infilled["untrained, bidirectional"]["15"], infilled[f"natural:{name}"]["15"]
@@ -160,7 +190,10 @@ def make_card(
         "attention": recipe.attention,
         "adaptation": adapted,
         "training": {"steps": last["step"], "tokens": last["tokens"], "seconds": last["seconds"]},
-        "recipe": recipe.model_dump(mode="json"),
+        "courses": [
+            {"taken": steps, "recipe": recipe_of(name, number).model_dump(mode="json")}
+            for number, (steps, _) in enumerate(COURSES)
+        ],
         "data": [
             {"name": "SQuAD 1.1 train, 11,877 questions", "licence": "CC BY-SA 4.0", "file": SQUAD.name},
             {"name": "WikiText-2, validation part", "licence": "CC BY-SA 3.0", "file": TEXT.name},
@@ -192,10 +225,10 @@ def render(card: dict[str, Any]) -> str:
 if __name__ == "__main__":
     what, *names = sys.argv[1:] or ("",)
     parts = {"ask": ask, "infill": infill, "cards": cards}
-    if what in ("train", "place") and names and all(name in RECIPES for name in names):
+    if what in ("train", "place") and names and all(name in MODELS for name in names):
         for chosen in names:
             (train if what == "train" else place)(chosen)
     elif what in parts:
         parts[what]()
     else:
-        sys.exit(f"give train NAME, ask, infill or cards; names: {', '.join(RECIPES)}")
+        sys.exit(f"give train NAME, ask, infill or cards; names: {', '.join(MODELS)}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Asked", "Score", "draw", "hidden_states", "score", "visible"]
 
-_WEIGHT = {CONTEXT: 0.3, ANSWER: 1.0, END: 1.0, FILL: 0.05, TEXT: 0.5}
+_WEIGHT = {CONTEXT: 0.3, ANSWER: 1.0, END: 1.0, FILL: 0.05}
 RATIOS = (0.0, 0.33, 0.67, 1.0)
 """Bounds of the mask ratios by which the loss of plain text is reported."""
 
@@ -53,7 +53,7 @@ def draw(random: np.random.Generator, rows: Rows, recipe: Recipe) -> Asked:
     if not where.any():  # a row's last token stands in, so that every step asks for something
         where[0, int((rows.part[0] != PADDING).sum()) - 1] = True
     base = np.zeros(ratio.shape, dtype=np.float32)
-    for part, value in _WEIGHT.items():
+    for part, value in {**_WEIGHT, TEXT: recipe.text_weight}.items():
         base[rows.part == part] = value
     # the context's ratio is small on purpose; weighing it up would make it the main task
     scale = np.where(rows.part == CONTEXT, 1.0, np.minimum(1 / np.maximum(ratio, 1e-3), recipe.largest_weight))
@@ -64,7 +64,7 @@ def _draw_row(random: np.random.Generator, rows: Rows, row: int, ratio: NDArray[
     part, block = rows.part[row], rows.block[row]
     low = recipe.least_ratio
     if (part == TEXT).any():
-        ratio[part == TEXT] = random.uniform(low, 1)
+        ratio[part == TEXT] = low + (1 - low) * random.random() ** recipe.text_power
         if recipe.mask == "block":
             whole = random.random(int(block.max()) + 1) < 0.5
             ratio[whole[block]] = 0

@@ -40,6 +40,8 @@ class Recipe(BaseModel):
     width: int = Field(256, ge=32, description="tokens in a row")
     long_rows: float = Field(0.1, ge=0, le=1, description="share of steps whose rows are twice as wide")
     text: float = Field(0.3, ge=0, le=1, description="share of rows that are plain text")
+    text_weight: float = Field(0.15, gt=0, description="weight of a token of plain text; one of an answer has 1")
+    text_power: float = Field(2.0, ge=1, description="mask ratios of text are drawn as a uniform number to this power")
     learning_rate: float = Field(5e-4, gt=0)
     warmup: int = Field(20, ge=0, description="steps over which the learning rate rises")
     decay: float = Field(0.2, ge=0, le=1, description="last share of the steps, over which it falls to a tenth")

@@ -24,7 +24,7 @@ from floatlens.adaptation.rows import RowMaker, Rows
 from floatlens.adaptation.sources import Corpus, read_corpus
 from floatlens.adaptation.start import check_base, find_mask_token, trainable, wrap, write_adapter
 from floatlens.errors import FloatlensError
-from floatlens.models.adapted import Adapted
+from floatlens.models.adapted import Adapted, adapter_digest
 from floatlens.models.facts import look
 from floatlens.training.state import Run, append_log, threads
 
@@ -149,7 +149,7 @@ class _Training:
             "recipe": self.recipe.digest,
             "data": data,
             "mask": str(self.mask_id),
-            "start": "base" if start_from is None else str(start_from),
+            "start": "base" if start_from is None else adapter_digest(Path(start_from)),
         }
 
     def current(self) -> LanguageModel:
