@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,10 @@ COURSES: tuple[tuple[int, dict[str, Any]], ...] = (
 )
 """Steps taken and settings of each course; a course begins with the adapter of the one before. The first gave plain
 text most of the loss, which taught infilling and little reading, so it was left after 100 of its 300 steps."""
+SHORTER = {"smollm2-block": (100, 100)}
+"""Models that took fewer steps of the courses: the full twin is trained longest."""
 QUESTIONS, WRITE = 200, ("--set", "gen_length=16", "--set", "steps=8")
-WIDTH, ROWS = 256, 60
+WIDTH, ROWS = 256, 40
 KEPT = ("adapter_config.json", "adapter_model.safetensors", "adaptation.json")
 
 
@@ -64,7 +67,7 @@ def train(name: str) -> None:
         say(f"{name}: step {now.step} of {now.of}, {duration(now.seconds)}: {numbers}")
 
     before: Path | None = None
-    for number, (steps, _) in enumerate(COURSES):
+    for number, steps in enumerate(steps_of(name)):
         folder = course_folder(name, number)
         left = steps - int(read_facts(folder / STATE).get("step", 0))
         if left > 0:
@@ -73,6 +76,11 @@ def train(name: str) -> None:
             adapt(BASE, [SQUAD, TEXT], folder, recipe=recipe, start_from=before, stop_after=left, **options)
         before = folder
     place(name)
+
+
+def steps_of(name: str) -> tuple[int, ...]:
+    """Steps of each course that a model takes."""
+    return SHORTER.get(name) or tuple(steps for steps, _ in COURSES)
 
 
 def recipe_of(name: str, course: int) -> Recipe:
@@ -92,7 +100,7 @@ def place(name: str) -> None:
     for number in range(len(COURSES)):
         done = lines[-1] if lines else {"step": 0, "tokens": 0, "seconds": 0.0}
         for line in read_log(course_folder(name, number)):
-            if line["step"] > COURSES[number][0] or (number and not line["step"]):
+            if line["step"] > steps_of(name)[number] or (number and not line["step"]):
                 continue  # beyond what was taken of a course, or the adapter that the one before ended with
             moved = {key: round(done[key] + line[key], 1) for key in ("step", "tokens", "seconds")}
             lines.append({**line, **moved, "course": number + 1})
@@ -104,12 +112,20 @@ def models() -> list[str]:
     return [BASE, *(f"natural:{name}" for name in MODELS if (ADAPTERS / name / KEPT[0]).is_file())]
 
 
-def ask() -> None:
-    """The first questions of NQ with their gold passage, to every model under one prompt."""
-    common = ("--data", str(NQ), "--limit", str(QUESTIONS), "--mode", "rag", *WRITE, "--batch", "8")
-    code = main(["qa", *models(), *common, "--out", str(RUNS / "qa")])
-    if code:
-        sys.exit(code)
+def ask(*names: str) -> None:
+    """The first questions of NQ with their gold passage, to every model (or those named) under one prompt."""
+    for name in names or models():
+        diffusion = name != BASE and MODELS[name.removeprefix("natural:")].get("to") != "autoregressive"
+        write = WRITE if diffusion else WRITE[:2]
+        common = ("--data", str(NQ), "--limit", str(QUESTIONS), "--mode", "rag", *write, "--batch", "4")
+        code = main(["qa", name, *common, "--workers", "1", "--out", str(answers_of(name))])
+        if code:
+            sys.exit(code)
+
+
+def answers_of(name: str) -> Path:
+    """The run folder of a model's answers."""
+    return RUNS / "qa" / name.removeprefix("natural:")
 
 
 def infill() -> None:
@@ -148,8 +164,7 @@ def measured(model: fl.LanguageModel, stream: Any) -> dict[str, Any]:
 
 def cards() -> None:
     """card.json, README.md and curves.png of every adapter, and a table of all models in docs/natural.md's folder."""
-    answers = [json.loads(line) for line in (RUNS / "qa" / "records.jsonl").read_text(encoding="utf-8").splitlines()]
-    answered = {name: counted(answers, name) for name in models()}
+    answered = {name: counted(name) for name in models()}
     infilled = json.loads((RUNS / "infill.json").read_text(encoding="utf-8"))
     (HERE / "natural").mkdir(exist_ok=True)
     table = {"nq": answered, "infill": infilled, "decoding": " ".join(WRITE), "questions": QUESTIONS}
@@ -166,9 +181,10 @@ def cards() -> None:
     plot_adaptation(logs).savefig(HERE / "natural" / "curves.png", dpi=150)
 
 
-def counted(answers: list[dict[str, Any]], name: str) -> dict[str, Any]:
+def counted(name: str) -> dict[str, Any]:
     """Right answers of a model with Wilson's interval."""
-    scores = [answer["accuracy"] for answer in answers if answer["model"] == name and answer["status"] == "done"]
+    lines = (answers_of(name) / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    scores = [answer["accuracy"] for answer in map(json.loads, lines) if answer["status"] == "done"]
     right, asked = int(sum(scores)), len(scores)
     interval = binomtest(right, asked).proportion_ci(method="wilson")
     return {"right": right, "asked": asked, "interval": [round(interval.low, 4), round(interval.high, 4)]}
@@ -192,7 +208,7 @@ def make_card(
         "training": {"steps": last["step"], "tokens": last["tokens"], "seconds": last["seconds"]},
         "courses": [
             {"taken": steps, "recipe": recipe_of(name, number).model_dump(mode="json")}
-            for number, (steps, _) in enumerate(COURSES)
+            for number, steps in enumerate(steps_of(name))
         ],
         "data": [
             {"name": "SQuAD 1.1 train, 11,877 questions", "licence": "CC BY-SA 4.0", "file": SQUAD.name},
@@ -224,11 +240,11 @@ def render(card: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     what, *names = sys.argv[1:] or ("",)
-    parts = {"ask": ask, "infill": infill, "cards": cards}
+    parts: dict[str, Callable[..., None]] = {"ask": ask, "infill": infill, "cards": cards}
     if what in ("train", "place") and names and all(name in MODELS for name in names):
         for chosen in names:
             (train if what == "train" else place)(chosen)
     elif what in parts:
-        parts[what]()
+        parts[what](*names)
     else:
         sys.exit(f"give train NAME, ask, infill or cards; names: {', '.join(MODELS)}")
