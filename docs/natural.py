@@ -55,7 +55,7 @@ text most of the loss, which taught infilling and little reading, so it was left
 SHORTER = {"smollm2-block": (100, 100)}
 """Models that took fewer steps of the courses: the full twin is trained longest."""
 QUESTIONS, WRITE = 200, ("--set", "gen_length=16", "--set", "steps=8")
-WIDTH, ROWS = 256, 40
+WIDTH, ROWS = 256, 24
 KEPT = ("adapter_config.json", "adapter_model.safetensors", "adaptation.json")
 
 

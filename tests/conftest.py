@@ -111,6 +111,36 @@ def tiny_model(tiny: Callable[[str], Path]) -> Callable[[str], Any]:
 
 
 @pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random Llama with the tokenizer of the scale models, to be adapted."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from floatlens.scale import WEIGHTS
+
+    folder = tmp_path_factory.mktemp("base")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"num_key_value_heads": 2, "vocab_size": 485, "max_position_embeddings": 512}
+    LlamaForCausalLM(LlamaConfig(**sizes, bos_token_id=2, eos_token_id=3, pad_token_id=0)).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(WEIGHTS / "llama" / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def world_data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(questions, text): files of the scale world, to adapt a model on."""
+    from floatlens.scale.examples import questions
+
+    folder = tmp_path_factory.mktemp("data")
+    made = questions("rag", 60, documents=2)
+    (folder / "asked.jsonl").write_text("".join(f"{example.model_dump_json()}\n" for example in made))
+    lines = [f"{document.text} {document.text}" for example in made for document in example.documents]
+    (folder / "plain.txt").write_text("\n".join(lines))
+    return folder / "asked.jsonl", folder / "plain.txt"
+
+
+@pytest.fixture(scope="session")
 def smollm2_file() -> Path:
     """The GGUF file of SmolLM2; the test is skipped where it is not installed."""
     from floatlens.errors import FloatlensError

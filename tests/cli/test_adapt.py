@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
-import torch
 
 import floatlens as fl
 from floatlens.cli import main
-from floatlens.scale import WEIGHTS
-from floatlens.scale.examples import questions
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    folder = tmp_path_factory.mktemp("base")
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = LlamaConfig(**sizes, vocab_size=485, max_position_embeddings=256, eos_token_id=3, pad_token_id=0)
-    LlamaForCausalLM(config).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(WEIGHTS / "llama" / name, folder / name)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "asked.jsonl"
-    path.write_text("".join(f"{one.model_dump_json()}\n" for one in questions("rag", 40, documents=2)))
-    return path
+@pytest.fixture
+def data(world_data):
+    return world_data[0]
 
 
 def run(capsys, *args):

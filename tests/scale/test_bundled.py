@@ -31,7 +31,8 @@ def scale():
 
 
 def test_names_and_files_are_what_they_should_be():
-    assert registered_names() == tuple(f"scale:{name}" for name in sorted(MODELS))
+    ours = tuple(name for name in registered_names() if name.startswith("scale:"))
+    assert ours == tuple(f"scale:{name}" for name in sorted(MODELS))
     for name in MODELS:
         assert (WEIGHTS / name / "model.safetensors").stat().st_size < 8_000_000
         assert not (WEIGHTS / name / "training.safetensors").exists()

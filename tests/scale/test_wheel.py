@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 from floatlens.scale import bundled
+from floatlens.subjects import natural
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,6 +21,9 @@ def test_the_wheel_contains_the_weights(tmp_path):
     for model in bundled():
         for file in ("config.json", "model.safetensors", "tokenizer.json", "card.json", "README.md"):
             assert f"floatlens/scale/weights/{model}/{file}" in names
+    for adapter in natural.bundled()[1:]:
+        for file in ("adapter_config.json", "adapter_model.safetensors", "adaptation.json", "card.json", "README.md"):
+            assert f"floatlens/subjects/natural/adapters/{adapter}/{file}" in names
     assert "floatlens/scale/card.md.jinja" in names
     assert "floatlens/prompts/templates/default.yaml" in names
     assert not [name for name in names if name.endswith("training.safetensors")]

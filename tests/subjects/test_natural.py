@@ -18,8 +18,8 @@ from floatlens.subjects import natural
 
 NAMES = ("smollm2-block", "smollm2-diffusion", "smollm2-tuned")
 EXPECTED = {
-    "smollm2-block": ("mdm", "block", 4),
-    "smollm2-diffusion": ("mdm", "full", 4),
+    "smollm2-block": ("mdm", "block", 3),
+    "smollm2-diffusion": ("mdm", "full", 3),
     "smollm2-tuned": ("arm", "causal", None),
 }
 

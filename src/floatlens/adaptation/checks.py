@@ -38,7 +38,7 @@ class Checks:
     def __init__(self, model: LanguageModel, corpus: Corpus, maker: RowMaker, recipe: Recipe, every: int) -> None:
         self.every = every
         self._width = recipe.width
-        self._text = maker._encode(corpus.held_paragraphs)
+        self._text = maker.encode(corpus.held_paragraphs)
         picked = [(group, *pair) for group in corpus.held_groups for pair in group.asked[:1]]
         stride = max(1, len(picked) // _QUESTIONS)
         self._asked = picked[::stride][:_QUESTIONS]

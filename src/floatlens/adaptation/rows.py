@@ -58,11 +58,11 @@ class RowMaker:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, recipe: Recipe, end_id: int) -> None:
         self._tokenizer, self._recipe, self._end = tokenizer, recipe, end_id
         self._groups = corpus.groups
-        self.text = self._encode(corpus.paragraphs)
+        self.text = self.encode(corpus.paragraphs)
         if not self._groups and len(self.text) <= recipe.width:
             raise FloatlensError(f"the text has {len(self.text)} tokens, fewer than one row of {recipe.width}")
 
-    def _encode(self, paragraphs: Sequence[str]) -> Ints:
+    def encode(self, paragraphs: Sequence[str]) -> Ints:
         """All paragraphs as one stream, line breaks between."""
         if not paragraphs:
             return np.zeros(0, dtype=np.int64)

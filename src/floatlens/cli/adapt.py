@@ -39,29 +39,32 @@ def adapt(
         list[Path], _option("Training data: SQuAD's .json, questions as .jsonl, or plain .txt; gzip works; repeatable.")
     ],
     out: Annotated[Path, _option("Folder of the run.")],
-    to: Annotated[Literal["diffusion", "autoregressive"], typer.Option(help="What BASE becomes.")] = "diffusion",
+    to: Annotated[
+        Literal["diffusion", "autoregressive"],
+        typer.Option(metavar="KIND", help="What BASE becomes: diffusion or autoregressive."),
+    ] = "diffusion",
     mask: Annotated[
         Literal["full", "block"],
-        typer.Option(help="Attention: full, or causal with each answer bidirectional in itself."),
+        typer.Option(metavar="MASK", help="Attention: full, or block (causal, each answer bidirectional in itself)."),
     ] = "full",
     held_out: Annotated[list[Path] | None, _option("Data for the checks only; repeatable.")] = None,
-    steps: Annotated[int | None, _option("Training steps [default: 1000].", "Training")] = None,
-    rate: Annotated[float | None, _option("Learning rate [default: 0.0005].", "Training")] = None,
-    rank: Annotated[int | None, _option("Rank of the adapters [default: 16].", "Training")] = None,
+    steps: Annotated[int | None, _option("Training steps (default: 1000).", "Training")] = None,
+    rate: Annotated[float | None, _option("Learning rate (default: 0.0005).", "Training")] = None,
+    rank: Annotated[int | None, _option("Rank of the adapters (default: 16).", "Training")] = None,
     full: Annotated[bool, typer.Option("--full", metavar="", help="Train all weights instead of adapters.")] = False,
     distill: Annotated[
-        float | None, _option("Weight of the frozen base's predictions, 0 to 1 [default: 0].", "Training")
+        float | None, _option("Weight of the frozen base's predictions, 0 to 1 (default: 0).", "Training")
     ] = None,
     anneal: Annotated[
-        int | None, _option("Steps over which later tokens become visible [default: 0].", "Training")
+        int | None, _option("Steps over which later tokens become visible (default: 0).", "Training")
     ] = None,
-    seed: Annotated[int | None, _option("Seed of rows, masks and adapters [default: 0].", "Training")] = None,
+    seed: Annotated[int | None, _option("Seed of rows, masks and adapters (default: 0).", "Training")] = None,
     recipe: Annotated[
         Path | None, _option("JSON file with any settings of the recipe; options take precedence.", "Training")
     ] = None,
     start_from: Annotated[Path | None, _option("Adapter to start from instead of a fresh one.", "Training")] = None,
     mask_token: Annotated[
-        str | None, _option("Token that serves as the mask [default: an unused special token].", "Training")
+        str | None, _option("Token that serves as the mask (default: an unused special token).", "Training")
     ] = None,
     check_every: Annotated[int, typer.Option(help="Steps between checks on held-out data; 0: none.", min=0)] = 200,
     threads: Annotated[int, typer.Option(help="Threads of torch; part of what makes a run repeatable.", min=1)] = 1,
