@@ -56,7 +56,7 @@ def _keys_seen(present: Bools, together: Bools | None) -> Floats:
     if together is None:
         return before
     inside = (present & together).astype(np.float64)
-    return before + together * (inside.sum(axis=-1, keepdims=True) - np.cumsum(inside, axis=-1))
+    return np.asarray(before + together * (inside.sum(axis=-1, keepdims=True) - np.cumsum(inside, axis=-1)))
 
 
 def _gathered(x: Floats, together: Bools | None) -> Floats:
