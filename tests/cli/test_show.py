@@ -116,7 +116,7 @@ def test_the_families(floatlens: Run) -> None:
     assert " unshifted " in rows["llada"]
     assert " shifted " in rows["dream"]
     assert "autoregressive" in rows["causal"]
-    assert f"registered names: {', '.join(registered_names()) or 'none'}" in out
+    assert f"registered names: {', '.join(registered_names()) or 'none'}" in " ".join(out.split())
 
 
 def test_registered_names_are_listed(floatlens: Run, monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
