@@ -35,24 +35,21 @@ def plot_adaptation(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
                     axes.plot(*zip(*points, strict=True), dash, marker=marker, ms=4, lw=1.3, color=colour[name])
         axes.set_xlabel("tokens seen (millions)")
         axes.set_ylim(bottom=0)
-        _legend_below(axes, {words: (dash, marker) for words, dash, marker in measures.values()})
+        _legend_below(figure, axes, {words: (dash, marker) for words, dash, marker in measures.values()})
     left.set(ylabel="loss per token (nats)", title="training")
     right.set(ylabel="right (%)", title="held out")
     if len(logs) > 1:
-        for name in logs:
-            left.plot([], [], color=colour[name], lw=3, label=name)
-        left.legend(loc="upper right", fontsize=7)
+        handles = [left.plot([], [], color=colour[name], lw=3, label=name)[0] for name in logs]
+        left.legend(handles=handles, loc="upper right", fontsize=7)
     return figure
 
 
-def _legend_below(axes: Axes, measures: Mapping[str, tuple[str, str]]) -> None:
+def _legend_below(figure: Figure, axes: Axes, measures: Mapping[str, tuple[str, str]]) -> None:
     """What each kind of line measures, in grey, below the panel."""
-    from matplotlib.lines import Line2D
-
     handles = [
-        Line2D([], [], linestyle=dash, marker=marker, ms=4, lw=1.3, color="0.35", label=words)
+        axes.plot([], [], dash, marker=marker, ms=4, lw=1.3, color="0.35", label=words)[0]
         for words, (dash, marker) in measures.items()
     ]
-    axes.figure.add_artist(
+    figure.add_artist(
         axes.legend(handles=handles, ncols=2, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.14))
     )
