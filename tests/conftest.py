@@ -13,8 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import hypothesis
 import pytest
 import torch
+
+hypothesis.settings.register_profile("floatlens", deadline=None)  # a busy machine is no reason to fail
+hypothesis.settings.load_profile("floatlens")
 
 GOLDEN = Path(__file__).parent / "golden"
 VOCABULARY = 96
