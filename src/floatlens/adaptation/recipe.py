@@ -62,6 +62,8 @@ class Recipe(BaseModel):
             for name in ("anneal", "distill"):
                 if getattr(self, name):
                     raise ValueError(f"{name} is for to='diffusion'")
+        if self.full and self.distill:
+            raise ValueError("distill needs the frozen base, and full keeps none; leave one of them out")
         if self.mask == "block" and self.anneal:
             raise ValueError("anneal is for mask='full'")
         return self

@@ -196,8 +196,6 @@ class _Training:
     @torch.no_grad()
     def _teacher(self, rows: Rows, asked: Asked) -> Tensor:
         """Logits of the frozen, causal base at the rows that decide the tokens asked for; it sees them all."""
-        if self.recipe.full:
-            raise FloatlensError("distill needs the frozen base, and with full=True no copy of it is kept")
         where = torch.from_numpy(asked.where)
         with self.wrapped.disable_adapter():
             states = hidden_states(self.module, torch.from_numpy(rows.ids), visible(rows, "causal"))
