@@ -378,9 +378,9 @@ def test_skip_bad(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> No
 
 
 def test_one_question(floatlens: Run, model: Path, tmp_path: Path) -> None:
-    out = tmp_path / "one.zarr.zip"
+    out = tmp_path / "new" / "one.zarr.zip"
     documents = ("--document", "It rained.", "--document", "Ann built it.", "--gold", "1")
-    command = ("trace", model, "--question", "Who [b]built[/b] it?", *documents, "--out", out, *QUICK)
+    command = ("trace", model, "--question", "Who [b]built[/b] it?", *documents, "--out", out.with_name("one"), *QUICK)
     code, stdout, _ = floatlens(*command)
     assert code == 0
     trace = fl.open_trace(out)
@@ -396,7 +396,8 @@ def test_one_question(floatlens: Run, model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--out", "x"), "with --question it is a file, such as x.zarr.zip"),
+        (("--out", "."), "with --question it is a file, such as one.zarr.zip"),
+        (("--out", f"{__file__}/x"), "--out"),
         (("--out", "x.zarr.zip", "--limit", "2"), "--limit and --skip-bad go with --data"),
         (("--out", "x.zarr.zip", "--gold", "0"), "gold=0: expected a 0-based index of one of the 0 documents"),
     ],

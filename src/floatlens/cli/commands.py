@@ -6,6 +6,7 @@ Anything worth doing without a terminal lives in `floatlens.study`.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
@@ -38,8 +39,7 @@ def trace_question(
     target: str | None = None,
 ) -> None:
     """One question into one trace file; `target` is written instead of the model's own answer."""
-    if not out.name.endswith(_SUFFIX):
-        raise FloatlensError(f"--out {out}: with --question it is a file, such as {out.name or 'one'}{_SUFFIX}")
+    out = _trace_file(out)
     if out.exists():
         raise FloatlensError(f"--out {out}: it is already there; remove it or give another name")
     if target is not None and not target.strip():
@@ -59,6 +59,19 @@ def trace_question(
     screen = console()
     screen.print(answer_view(found))
     screen.print(clean(f"\nsaved as {out}; look at it with: {shlex.join(['floatlens', 'show', str(out)])}"))
+
+
+def _trace_file(out: Path) -> Path:
+    """The file to write, its suffix added; its folder is made, so that a bad place is told before a model is loaded."""
+    if not out.name or out.is_dir():
+        raise FloatlensError(f"--out {out}: with --question it is a file, such as {out / 'one'}{_SUFFIX}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FloatlensError(f"--out {out}: {error.strerror} ({out.parent})") from None
+    if not os.access(out.parent, os.W_OK):
+        raise FloatlensError(f"--out {out}: {out.parent} cannot be written to")
+    return out if out.name.endswith(_SUFFIX) else out.with_name(out.name + _SUFFIX)
 
 
 def trace_data(config: TraceRunConfig, out: Path, command: Sequence[str] = ()) -> int:
