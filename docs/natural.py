@@ -7,7 +7,7 @@
 
 Training runs are kept in the folder that FLOATLENS_TRAINING names (default: runs/natural/training), answers in
 runs/natural. The data are those of ../shared/data. Trained on: SQuAD and the validation part of WikiText-2. Measured
-on: NQ and the test part of WikiText-2.
+on: NQ and the test part of WikiText-2, which the checks during training use as well.
 """
 
 from __future__ import annotations
