@@ -17,11 +17,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import floatlens as fl
+from floatlens.claims import claims, claims_frame
 from floatlens.cli import main
 from floatlens.cli.terminal import say
-from floatlens.study.answers import open_answers
-from floatlens.study.publish import save_frame
-from floatlens.verdicts import claims, claims_frame
+from floatlens.runs.answers import open_answers
+from floatlens.runs.publish import save_frame
 
 HERE = Path(__file__).parent
 RUNS, OUT = HERE.parent / "runs" / "findings", HERE / "findings"

@@ -14,7 +14,7 @@ from pathlib import Path
 import floatlens as fl
 from floatlens.analysis.qk_picture import qk_picture
 from floatlens.cli import main
-from floatlens.scale import bundled, questions
+from floatlens.subjects.scale import bundled, questions
 
 HERE = Path(__file__).parent
 RUNS = HERE.parent / "runs" / "gallery"

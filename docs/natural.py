@@ -28,11 +28,11 @@ import floatlens as fl
 from floatlens.adaptation import Progress, Recipe, adapt
 from floatlens.adaptation.checks import RATIOS, infilling, rows_of
 from floatlens.adaptation.sources import read_corpus
+from floatlens.adaptation.state import STATE, read_facts, read_log
 from floatlens.cli import main
 from floatlens.cli.terminal import duration, say
-from floatlens.figures.adaptation import plot_adaptation
+from floatlens.plots.adaptation import plot_adaptation
 from floatlens.subjects.natural import ADAPTERS
-from floatlens.training.state import STATE, read_facts, read_log
 
 HERE = Path(__file__).parent
 RUNS = HERE.parent / "runs" / "natural"

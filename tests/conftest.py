@@ -20,6 +20,7 @@ import torch
 hypothesis.settings.register_profile("floatlens", deadline=None)  # a busy machine is no reason to fail
 hypothesis.settings.load_profile("floatlens")
 
+pytest_plugins = ["shared.capture"]
 GOLDEN = Path(__file__).parent / "golden"
 VOCABULARY = 96
 MASK = 90
@@ -119,7 +120,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny random Llama with the tokenizer of the scale models, to be adapted."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from floatlens.scale import WEIGHTS
+    from floatlens.subjects.scale import WEIGHTS
 
     folder = tmp_path_factory.mktemp("base")
     torch.manual_seed(0)
@@ -134,7 +135,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def world_data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(questions, text): files of the scale world, to adapt a model on."""
-    from floatlens.scale.examples import questions
+    from floatlens.subjects.scale.examples import questions
 
     folder = tmp_path_factory.mktemp("data")
     made = questions("rag", 60, documents=2)
@@ -147,7 +148,7 @@ def world_data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="session")
 def smollm2_file() -> Path:
     """The GGUF file of SmolLM2; the test is skipped where it is not installed."""
-    from floatlens.errors import FloatlensError
+    from floatlens.core.errors import FloatlensError
     from floatlens.subjects.natural import base_file
 
     try:

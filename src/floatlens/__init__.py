@@ -24,29 +24,16 @@ if TYPE_CHECKING:
     from floatlens.analysis.flow import flow
     from floatlens.analysis.qk import qk
     from floatlens.analysis.token_classes import token_classes
-    from floatlens.capture import (
-        QK,
-        AblateHeads,
-        AnswerRows,
-        DropAnchors,
-        DropRandom,
-        Edit,
-        Entropy,
-        Extremes,
-        Flow,
-        FreezeLayers,
-        Matrix,
-        PinAnchors,
-        Probe,
-        Received,
-        Select,
-        SinkToken,
-        SwapAnchors,
-    )
-    from floatlens.capture.editing import edit
+    from floatlens.attention.edit import Edit
+    from floatlens.attention.probe import Probe
+    from floatlens.attention.select import Select
+    from floatlens.claims import Claim, claims
+    from floatlens.core.errors import FloatlensError, FloatlensWarning
     from floatlens.decoding import Decoded, Step, decode, decode_steps, samplers
-    from floatlens.errors import FloatlensError, FloatlensWarning
-    from floatlens.figures import (
+    from floatlens.edits import AblateHeads, DropAnchors, DropRandom, FreezeLayers, PinAnchors, SinkToken, SwapAnchors
+    from floatlens.edits.editing import edit
+    from floatlens.models import LanguageModel, families, load
+    from floatlens.plots import (
         plot_absorption,
         plot_drift,
         plot_extremes,
@@ -58,14 +45,13 @@ if TYPE_CHECKING:
         plot_summary,
         plot_token_classes,
     )
-    from floatlens.models import LanguageModel, families, load
+    from floatlens.probes import QK, AnswerRows, Entropy, Extremes, Flow, Matrix, Received
     from floatlens.prompts import Document, Prompt
     from floatlens.report import explore
-    from floatlens.study.runs import Run, open_run, run
-    from floatlens.study.spec import Study
-    from floatlens.tracer import trace
+    from floatlens.runs.runs import Run, open_run, run
+    from floatlens.runs.spec import Study
     from floatlens.traces import Trace, open_trace
-    from floatlens.verdicts import Claim, claims
+    from floatlens.traces.tracing import trace
 
 __version__ = "0.1.0"
 
@@ -73,21 +59,24 @@ _ROOMS = {
     "floatlens.adaptation": "adapt",
     "floatlens.analysis": "Anchors Estimate Result absorption analyse anchors drift extremes flow qk retrieval_heads "
     "token_classes",
-    "floatlens.capture": "QK AblateHeads AnswerRows DropAnchors DropRandom Edit Entropy Extremes Flow FreezeLayers "
-    "Matrix PinAnchors Probe Received Select SinkToken SwapAnchors",
-    "floatlens.capture.editing": "edit",
+    "floatlens.attention.edit": "Edit",
+    "floatlens.attention.probe": "Probe",
+    "floatlens.attention.select": "Select",
+    "floatlens.edits": "AblateHeads DropAnchors DropRandom FreezeLayers PinAnchors SinkToken SwapAnchors",
+    "floatlens.probes": "QK AnswerRows Entropy Extremes Flow Matrix Received",
+    "floatlens.edits.editing": "edit",
     "floatlens.decoding": "Decoded Step decode decode_steps samplers",
-    "floatlens.errors": "FloatlensError FloatlensWarning",
-    "floatlens.figures": "plot_absorption plot_drift plot_extremes plot_gold_lift plot_qk plot_qk_profile "
+    "floatlens.core.errors": "FloatlensError FloatlensWarning",
+    "floatlens.plots": "plot_absorption plot_drift plot_extremes plot_gold_lift plot_qk plot_qk_profile "
     "plot_retrieval plot_rollout plot_summary plot_token_classes",
     "floatlens.models": "LanguageModel families load",
     "floatlens.prompts": "Document Prompt",
     "floatlens.report": "explore",
-    "floatlens.study.runs": "Run open_run run",
-    "floatlens.study.spec": "Study",
-    "floatlens.tracer": "trace",
+    "floatlens.runs.runs": "Run open_run run",
+    "floatlens.runs.spec": "Study",
+    "floatlens.traces.tracing": "trace",
     "floatlens.traces": "Trace open_trace",
-    "floatlens.verdicts": "Claim claims",
+    "floatlens.claims": "Claim claims",
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 

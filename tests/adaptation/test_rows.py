@@ -8,7 +8,7 @@ import pytest
 from floatlens.adaptation import Recipe
 from floatlens.adaptation.rows import ANSWER, CONTEXT, END, FILL, PADDING, TEXT, RowMaker
 from floatlens.adaptation.sources import Corpus, Group, read_corpus
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.models import load
 
 END_ID = 3

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from floatlens.adaptation.sources import Group, read_corpus
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 
 def squad(articles):

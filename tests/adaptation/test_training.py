@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 
 import floatlens as fl
 from floatlens.adaptation import Recipe, adapt
+from floatlens.adaptation.state import read_log
 from floatlens.adaptation.training import snapshot_folder
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.models import load
-from floatlens.training.state import read_log
 
 WEIGHTS = "adapter_model.safetensors"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import MASK, PROMPT, build, random_attention, ready, samples, spread
 
 from floatlens.analysis import absorption
+from shared.synthetic import MASK, PROMPT, build, random_attention, ready, samples, spread
 
 
 def by_view(result, name):

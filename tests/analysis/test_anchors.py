@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import MASK, build, random_attention, ready, spread
 
 from floatlens.analysis import anchors
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
+from shared.synthetic import MASK, build, random_attention, ready, spread
 
 REGIONS = ["bos", *["query"] * 3, *["doc1"] * 4, *["answer"] * 4]
 COMMITTED = [(9, 0), (8, 1), (11, 2), (10, 3)]

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 from scipy import stats
-from synthetic import MASK, PROMPT, anchor_at, build, random_attention, ready
 
 from floatlens.analysis import drift
 from floatlens.analysis.drift import frontier
+from shared.synthetic import MASK, PROMPT, anchor_at, build, random_attention, ready
 
 SCALARS = ("slope", "jaccard", "lifetime", "distinct", "entropy", "wasserstein", "frontier")
 

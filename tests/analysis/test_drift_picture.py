@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import build, spread
 
 from floatlens.analysis import anchors
 from floatlens.analysis.drift_picture import drift_picture
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
+from shared.synthetic import build, spread
 
 
 def trace():

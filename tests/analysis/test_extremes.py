@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import build, ready, spread
 
 from floatlens.analysis import extremes
+from shared.synthetic import build, ready, spread
 
 SIZE = 15
 

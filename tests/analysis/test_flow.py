@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import MASK, build, random_attention, ready, samples, spread
 
 from floatlens.analysis import analyse, flow, token_rollout
 from floatlens.analysis.flow import documents_of, gold_of
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
+from shared.synthetic import MASK, build, random_attention, ready, samples, spread
 
 REGIONS = ["bos", "query", "query", "doc1", "doc1", "doc2", "doc2", "doc2", "doc3", "answer", "answer", "other"]
 NAMES = ["bos", "query", "doc1", "doc2", "doc3", "answer", "other"]

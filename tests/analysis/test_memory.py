@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from synthetic import samples
 
 from floatlens.analysis import ANALYSES, absorption, analyse
 from floatlens.analysis.sources import each_trace
 from floatlens.traces import Trace
+from shared.synthetic import samples
 
 FEW, MANY = 20, 120
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import BOS, MASK, anchor_at, build, random_attention, ready, spread
 
 from floatlens.analysis import absorption, anchors, qk
+from shared.synthetic import BOS, MASK, anchor_at, build, random_attention, ready, spread
 
 # -- (a) ------------------------------------------------------------------------------------------------------------
 

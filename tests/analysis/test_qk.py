@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import build, ready, spread
 
 from floatlens.analysis import qk
 from floatlens.analysis.qk import key_norm_by_head
+from shared.synthetic import build, ready, spread
 
 HEADS, KV_HEADS, SIZE, DIM = 4, 2, 14, 3
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import build, spread
 
 from floatlens.analysis.qk_picture import qk_picture
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
+from shared.synthetic import build, spread
 
 HEADS, KV_HEADS, SIZE, DIM = 4, 2, 14, 3
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray as xr
-from synthetic import ready
 
 import floatlens.analysis as room
 from floatlens.analysis import ANALYSES, Analysis, Group, Result, absorption, analyse, analysis, drift, flow, qk
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
+from shared.synthetic import ready
 
 
 @pytest.fixture

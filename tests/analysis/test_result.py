@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from synthetic import ready, samples
 
 from floatlens import __version__
 from floatlens.analysis import Estimate, Group, Result, absorption, drift, retrieval_heads
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
+from shared.synthetic import ready, samples
 
 
 def group_of(model="m", seed=0, **variables):

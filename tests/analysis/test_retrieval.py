@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy import stats
-from synthetic import EOS, MASK, build, ready
 
 from floatlens.analysis import Group, retrieval_heads
 from floatlens.analysis.retrieval import depth_correlation, share_above
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
+from shared.synthetic import EOS, MASK, build, ready
 
 # 0 bos | 1 2 question | 3 4 5 6 document 1, the gold one, evidence 4 5 6 | 7 document 2 | 8 … 11 answer
 REGIONS = ["bos", "query", "query", *["doc1"] * 4, "doc2", *["answer"] * 4]

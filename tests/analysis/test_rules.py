@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floatlens.analysis.rules import Columns, Rule, as_rule, find_anchors
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 
 def columns(share, *, present=None, seen=None, asking=None):

@@ -7,11 +7,11 @@ import weakref
 
 import numpy as np
 import pytest
-from synthetic import ready
 
 from floatlens.analysis import ANALYSES, absorption, analyse, drift
 from floatlens.analysis.sources import each_trace, trace_files
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
+from shared.synthetic import ready
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import MASK, PATTERNS, PROMPT, anchor_at, build, random_attention, ready, spread
 
 from floatlens.traces import open_trace
+from shared.synthetic import MASK, PATTERNS, PROMPT, anchor_at, build, random_attention, ready, spread
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

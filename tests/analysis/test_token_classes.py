@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import EOS, MASK, build, random_attention, ready, spread
 
 from floatlens.analysis import token_classes
 from floatlens.analysis.token_classes import classes_of
 from floatlens.analysis.words import CLASSES
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
+from shared.synthetic import EOS, MASK, build, random_attention, ready, spread
 
 TEXTS = ["<bos>", "the", "dog", ".", "12", "<eos>"]
 KINDS = ["special", "function", "content", "punctuation", "number", "special"]

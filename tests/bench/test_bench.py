@@ -22,7 +22,7 @@ from floatlens.bench import (
 from floatlens.bench.edits import EDITS
 from floatlens.bench.report import edit_rows, rows
 from floatlens.bench.subject import GENERATED, VARIANTS, captured, make_model, make_prompt
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 
 @pytest.fixture(scope="module")

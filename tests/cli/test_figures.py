@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from floatlens.claims import claims
 from floatlens.traces import Trace
-from floatlens.verdicts import claims
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
-
-from synthetic import ready, samples
+from shared.synthetic import ready, samples
 
 Run = Callable[..., tuple[int, str, str]]
 VERDICTS = ("not supported", "supported", "undecided")

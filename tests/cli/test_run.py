@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from floatlens.study import driving
+from floatlens.runs import driving
 
 Run = Callable[..., tuple[int, str, str]]
 STUDY = {

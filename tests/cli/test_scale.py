@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from floatlens.qa import read_examples
-from floatlens.scale import questions
-from floatlens.scale.recipe import Recipe, Stage
+from floatlens.data import read_examples
+from floatlens.subjects.scale import questions
+from floatlens.subjects.scale.recipe import Recipe, Stage
 
 Run = Callable[..., tuple[int, str, str]]
 

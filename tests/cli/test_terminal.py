@@ -6,8 +6,8 @@ import pytest
 
 from floatlens.cli import terminal
 from floatlens.cli.asking import RunningAccuracy
-from floatlens.config import parse_settings
-from floatlens.study.records import AnswerRecord
+from floatlens.core.config import parse_settings
+from floatlens.runs.records import AnswerRecord
 
 
 class Clock:

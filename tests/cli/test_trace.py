@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import floatlens as fl
-from floatlens.study import Record, RunFolder, tracing
+from floatlens.runs import Record, RunFolder, tracing
 
 Run = Callable[..., tuple[int, str, str]]
 Data = Callable[..., Path]
@@ -186,9 +186,9 @@ def test_a_folder_made_for_something_else_is_refused(
     out = tmp_path / "run"
     command = ("trace", model, "--data", data(1), "--out", out, *QUICK)
     with RunFolder.open(out, Record) as run:
-        from floatlens.config import TraceRunConfig
+        from floatlens.core.config import TraceRunConfig
+        from floatlens.data import read_examples
         from floatlens.models.facts import look
-        from floatlens.qa import read_examples
 
         facts = look(str(model))
         asked = {"settings": {"gen_length": 4}}, {"probes": ["received", "entropy"]}, {"path": str(data(1))}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from floatlens.core.errors import FloatlensError
 from floatlens.decoding import decode
-from floatlens.errors import FloatlensError
 
 CASES = [
     ("llada", {"sampler": "llada", "steps": 6, "block_length": 4, "gen_length": 12}),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from floatlens.core.errors import FloatlensError
 from floatlens.decoding import plan
-from floatlens.errors import FloatlensError
 
 M = 150  # the golden models' mask id
 

@@ -10,8 +10,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from floatlens.core.errors import FloatlensError
 from floatlens.decoding import decode, decode_steps
-from floatlens.errors import FloatlensError
 
 
 def reference(read, model, prompt, *, steps, gen_length, block_length, temperature=0.0, seed=0, **options):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from floatlens.core.errors import FloatlensError
 from floatlens.decoding import decode_steps, plan, register, samplers
-from floatlens.errors import FloatlensError
 
 NAMES = {
     "llada": {"steps", "gen_length", "block_length", "temperature", "cfg_scale", "remasking", "seed"}

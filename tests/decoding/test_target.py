@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
+from floatlens.core.errors import FloatlensError
 from floatlens.decoding import decode, decode_steps, plan, samplers
 from floatlens.decoding.target import open_settings
-from floatlens.errors import FloatlensError
 
 FREE = [
     ("llada", {"gen_length": 12}),

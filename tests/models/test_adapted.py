@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import floatlens as fl
-from floatlens.errors import FloatlensError, FloatlensWarning
+from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.models import load
 from floatlens.models.adapted import Adapted
 from floatlens.models.facts import look

@@ -12,7 +12,7 @@ import torch
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
 from safetensors.torch import load_file, save_file
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.models import checkpoint, load
 from floatlens.models.facts import look
 

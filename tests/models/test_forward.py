@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.models import Pass
 
 PLAIN = ("albert", "bert", "distilbert", "electra", "eurobert", "modernbert", "roberta")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.models import load
 
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch.nn.functional import silu
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.models import load
 from floatlens.models.llada import FAMILY
 from floatlens.models.settings import Settings

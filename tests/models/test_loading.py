@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.models import load, names, register_name, registered_names
 
 IDS = torch.tensor([[5, 9, 13, 40, 41, 8]])

@@ -7,7 +7,7 @@ import json
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from floatlens.errors import FloatlensError, FloatlensWarning
+from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.models import load
 
 WORDS = ["<unk>", "<s>", "</s>", "the", "cat", "sat", "<|mask|>", "<|mdm_mask|>", "[MASK]"]

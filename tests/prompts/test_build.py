@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from floatlens import prompts
-from floatlens.errors import FloatlensError, FloatlensWarning
+from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.prompts import Document, Prompt
 from floatlens.prompts.encode import Encoded, locate
 from floatlens.prompts.template import Span

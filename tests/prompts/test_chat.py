@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from floatlens import prompts
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.prompts import Prompt
 
 LOOSE = """

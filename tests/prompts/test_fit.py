@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from floatlens import prompts
-from floatlens.errors import FloatlensError, FloatlensWarning
+from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.prompts import Document, Dropped
 
 # With the word tokenizer: the BOS, 19 words of instruction (9 without documents), "[i]" and ten words per document, and

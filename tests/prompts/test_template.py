@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.prompts.template import Span, load_template, render, template_names
 from floatlens.prompts.types import Document
 

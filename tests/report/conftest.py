@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,9 @@ from typing import Any
 import pytest
 
 from floatlens.report import Made, report
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from answering import make_answers
-from reported import MODELS, SAMPLES, make_trace
-from watched import Watched
+from shared.answering import make_answers
+from shared.reported import MODELS, SAMPLES, make_trace
+from shared.watched import Watched
 
 
 @pytest.fixture(scope="session")

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from answering import CONDITIONS, KINDS, QUESTIONS, make_answers, share
-from parts import Parts
-from reported import make_trace
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.report import Made, report
 from floatlens.traces import Trace
+from shared.answering import CONDITIONS, KINDS, QUESTIONS, make_answers, share
+from shared.parts import Parts
+from shared.reported import make_trace
 
 
 @pytest.fixture(scope="module")

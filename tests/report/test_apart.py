@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reported import make_trace
-from synthetic import TEXTS
-from watched import Watched
 
 import floatlens as fl
 from floatlens.traces import Trace
+from shared.reported import make_trace
+from shared.synthetic import TEXTS
+from shared.watched import Watched
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from answering import QUESTIONS, right
-from measures import as_share, share_of
-from reported import make_trace
-from watched import Watched
 
 import floatlens as fl
 from floatlens.report import Made
 from floatlens.report.answered import open_answered
+from shared.answering import QUESTIONS, right
+from shared.measures import as_share, share_of
+from shared.reported import make_trace
+from shared.watched import Watched
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]

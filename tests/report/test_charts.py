@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answering import share
-from watched import Watched
 
 import floatlens as fl
 from floatlens.report import Made
 from floatlens.report.answered import open_answered
+from shared.answering import share
+from shared.watched import Watched
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]

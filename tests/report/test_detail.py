@@ -6,15 +6,15 @@ import itertools
 from pathlib import Path
 
 import pytest
-from reported import make_trace
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.report import report
 from floatlens.report.build import LARGEST, explorer_data
 from floatlens.report.detail import LADDER, estimated_size, fitting, thinned
 from floatlens.report.render import plotly_size
 from floatlens.report.subjects import look
 from floatlens.report.view import packed_trace
+from shared.reported import make_trace
 
 SCALE = {"step": 8, "layer": 8, "key": 300}
 LARGE = {"step": 64, "layer": 32, "key": 2000}

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from measures import as_share, share_of
-from reported import MODELS, make_trace
-from synthetic import PROMPT, TEXTS, anchor_at
-from watched import Watched
 
 from floatlens.report import Made
+from shared.measures import as_share, share_of
+from shared.reported import MODELS, make_trace
+from shared.synthetic import PROMPT, TEXTS, anchor_at
+from shared.watched import Watched
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answering import make_answers
-from reported import make_trace
 
 import floatlens as fl
 from floatlens.report import Made, report
 from floatlens.traces import Trace
+from shared.answering import make_answers
+from shared.reported import make_trace
 
 BAD = "</script><script>window.canary=1</script><img src=x onerror=window.canary=1>"
 TOKENS = [

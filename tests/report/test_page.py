@@ -15,16 +15,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from parts import Parts
-from reported import make_trace
 
 import floatlens as fl
 from floatlens.analysis import ANALYSES, Result, analyse
-from floatlens.figures.style import Look, looks
+from floatlens.claims import claims
+from floatlens.plots.style import Look, looks
 from floatlens.report import Made, bundle, report
 from floatlens.report.reading import READING
 from floatlens.report.sections import definition, sections
-from floatlens.verdicts import claims
+from shared.parts import Parts
+from shared.reported import make_trace
 
 
 @pytest.fixture(scope="module")

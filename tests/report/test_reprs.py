@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from reported import make_trace
-
 import floatlens as fl
 from floatlens.traces import Trace
+from shared.reported import make_trace
 
 
 def test_a_result_of_one_model_tells_its_first_numbers() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import floatlens as fl
 from floatlens.report import Made, report
-from floatlens.scale import bundled, questions
+from floatlens.subjects.scale import bundled, questions
 
 pytestmark = pytest.mark.slow
 QUESTIONS, DOCUMENTS = 12, 10

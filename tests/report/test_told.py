@@ -11,14 +11,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from answering import make_answers, make_study
-from parts import Parts
-from reported import make_trace
 
 from floatlens import __version__
 from floatlens.cli import main
 from floatlens.report import Made, answer_sections, report
 from floatlens.report.answered import open_answered, told_apart
+from shared.answering import make_answers, make_study
+from shared.parts import Parts
+from shared.reported import make_trace
 
 Visit = Callable[..., Any]
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reported import MODELS, make_trace
-from synthetic import PROMPT, anchor_at
 
 from floatlens.report.detail import LADDER, Detail
 from floatlens.report.view import ABSENT, LONGEST, MASK, OTHER, TOKEN, packed_trace
 from floatlens.traces import Trace
+from shared.reported import MODELS, make_trace
+from shared.synthetic import PROMPT, anchor_at
 
 
 def unpacked(packed: str) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:

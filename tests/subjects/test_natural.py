@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import floatlens as fl
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.models import load, registered_names
 from floatlens.models.adapted import merge, read_adapted
 from floatlens.models.facts import look

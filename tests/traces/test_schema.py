@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.traces import SCHEMA, SCHEMA_VERSION, Trace
 from floatlens.traces.schema import ALWAYS, BY_PROBE, FORCED, probe_of, validate
 
@@ -65,7 +65,7 @@ def test_every_probe_provides_what_it_declares_and_nothing_else(
     name: str, probe: str, tiny_model: Callable[[str], Any]
 ) -> None:
     from floatlens import QK, Select, trace
-    from floatlens.capture import probe_names
+    from floatlens.attention.probe import probe_names
 
     assert set(probe_names()) == set(BY_PROBE)
     asked = QK(heatmaps=Select()) if probe == "qk" else probe
@@ -95,8 +95,9 @@ def test_probe_layers_hand_over_only_declared_names(
     """What `Probe.layer` returns, name by name, with the dims after (step, layer): batch first."""
     import torch
 
-    from floatlens.capture import Mean, capture, make_probes
-    from floatlens.capture.recorder import Recorder
+    from floatlens.attention.probe import Mean, make_probes
+    from floatlens.attention.recorder import Recorder
+    from floatlens.attention.session import capture
 
     handed: dict[str, dict[str, tuple[int, ...]]] = {}
     take = Recorder.take

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace, open_trace, store
 
 HOSTILE = [

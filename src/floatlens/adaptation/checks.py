@@ -17,8 +17,8 @@ from floatlens.adaptation.recipe import Recipe
 from floatlens.adaptation.rows import BLOCK, RowMaker, prompt_ids
 from floatlens.adaptation.sources import Corpus
 from floatlens.decoding import decode
+from floatlens.evaluation.metrics import score
 from floatlens.prompts import answer_text
-from floatlens.qa.metrics import score
 
 if TYPE_CHECKING:
     from floatlens.models import LanguageModel

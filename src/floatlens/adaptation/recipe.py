@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 __all__ = ["SNAPSHOTS", "Attention", "Recipe", "read_recipe"]
 

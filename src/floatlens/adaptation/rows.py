@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from floatlens.adaptation.recipe import Recipe
 from floatlens.adaptation.sources import Corpus, Group
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.prompts import Document, build
 
 if TYPE_CHECKING:

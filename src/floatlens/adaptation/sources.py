@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from floatlens.errors import FloatlensError
-from floatlens.qa.examples import read_examples
-from floatlens.qa.lines import digest_of
+from floatlens.core.errors import FloatlensError
+from floatlens.data.examples import read_examples
+from floatlens.data.lines import digest_of
 
 __all__ = ["Corpus", "Group", "read_corpus"]
 

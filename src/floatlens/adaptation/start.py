@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from floatlens.adaptation.recipe import Recipe
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -23,10 +23,10 @@ from floatlens.adaptation.recipe import SNAPSHOTS, Recipe
 from floatlens.adaptation.rows import RowMaker, Rows
 from floatlens.adaptation.sources import Corpus, read_corpus
 from floatlens.adaptation.start import check_base, find_mask_token, trainable, wrap, write_adapter
-from floatlens.errors import FloatlensError
+from floatlens.adaptation.state import Run, append_log, threads
+from floatlens.core.errors import FloatlensError
 from floatlens.models.adapted import Adapted, adapter_digest
 from floatlens.models.facts import look
-from floatlens.training.state import Run, append_log, threads
 
 if TYPE_CHECKING:
     from floatlens.models import LanguageModel

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from floatlens.analysis.kernels.uniform import null_share, seen_by
 from floatlens.analysis.rules import Columns, Rule, as_rule, find_anchors
-from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.traces import Trace
 
 if TYPE_CHECKING:

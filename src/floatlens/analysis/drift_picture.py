@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import Anchors, anchors, columns_of, present
 from floatlens.analysis.rules import find_anchors
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
 
 __all__ = ["DriftPicture", "drift_picture"]

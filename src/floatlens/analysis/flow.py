@@ -15,7 +15,7 @@ from floatlens.analysis.anchors import mask_of, present
 from floatlens.analysis.kernels.rollout import rollout
 from floatlens.analysis.kernels.uniform import uniform_flow
 from floatlens.analysis.registry import analysis
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
 
 __all__ = ["documents_of", "flow", "gold_of", "token_rollout"]

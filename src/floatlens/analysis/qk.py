@@ -14,7 +14,7 @@ from floatlens.analysis.anchors import QueryGroup, anchors, present
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.kernels.split import advantage, split
 from floatlens.analysis.registry import analysis
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
 
 __all__ = ["key_norm_by_head", "kv_head_of", "qk"]

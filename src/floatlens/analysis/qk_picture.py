@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from floatlens.analysis.anchors import anchors
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.qk import kv_head_of
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
 
 __all__ = ["QKPicture", "qk_picture"]

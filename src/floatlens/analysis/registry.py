@@ -22,7 +22,7 @@ from floatlens import __version__
 from floatlens.analysis.result import Group, Result, Summary, no_summary
 from floatlens.analysis.rules import as_rule
 from floatlens.analysis.sources import Traces, each_trace
-from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.traces import Trace
 
 __all__ = ["ANALYSES", "Analysis", "analyse", "analysis", "question_of"]

@@ -18,7 +18,7 @@ import xarray as xr
 
 from floatlens.analysis.intervals import Estimate, by_question, estimate
 from floatlens.analysis.kernels.motion import nanmean
-from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.core.errors import FloatlensError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd

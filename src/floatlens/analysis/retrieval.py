@@ -18,7 +18,7 @@ from floatlens.analysis.intervals import Estimate, estimate_of
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.analysis.result import Group, Summary
-from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.traces import Trace
 
 __all__ = ["HALVES", "SCORES", "THRESHOLDS", "Half", "Score", "depth_correlation", "retrieval_heads", "share_above"]

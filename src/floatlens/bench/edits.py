@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from floatlens.attention.edit import Edit
 from floatlens.bench.subject import LAYERS, captured, make_model, make_prompt
-from floatlens.capture import Edit
-from floatlens.capture.edits import (
+from floatlens.core.errors import FloatlensError
+from floatlens.edits import (
     AblateHeads,
     DropAnchors,
     DropRandom,
@@ -24,9 +25,8 @@ from floatlens.capture.edits import (
     SinkToken,
     SwapAnchors,
 )
-from floatlens.errors import FloatlensError
 from floatlens.models.base import Kind
-from floatlens.tracer import DEFAULT_PROBES
+from floatlens.traces.tracing import DEFAULT_PROBES
 
 __all__ = ["EDITS", "EditPlan", "EditsMeasured", "run_edits"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from floatlens.bench.subject import VARIANTS, make_model, make_prompt
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 __all__ = ["Measured", "Plan", "peak_memory", "run"]
 

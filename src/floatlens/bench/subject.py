@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from floatlens.capture import Edit, capture
+from floatlens.attention.edit import Edit
+from floatlens.attention.session import capture
 from floatlens.decoding import decode, decode_steps, plan
 from floatlens.models.base import Kind, LanguageModel
-from floatlens.tracer import layout_of
+from floatlens.traces.tracing import layout_of
 
 __all__ = ["LAYERS", "PROBES", "VARIANTS", "captured", "make_model", "make_prompt"]
 

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from floatlens.study.asking import ask_tasks
-from floatlens.study.plan import make_plan
-from floatlens.study.ray_workers import RayWorkers
-from floatlens.study.reading import read_study
-from floatlens.study.workers import Executor, Workers
+from floatlens.runs.asking import ask_tasks
+from floatlens.runs.plan import make_plan
+from floatlens.runs.ray_workers import RayWorkers
+from floatlens.runs.reading import read_study
+from floatlens.runs.workers import Executor, Workers
 
 if TYPE_CHECKING:
-    from floatlens.study.folder import RunFolder
-    from floatlens.study.records import StudyRecord
-    from floatlens.study.spread import Task
+    from floatlens.runs.folder import RunFolder
+    from floatlens.runs.records import StudyRecord
+    from floatlens.runs.spread import Task
 
 __all__ = ["Throughput", "as_markdown", "measure", "save"]
 

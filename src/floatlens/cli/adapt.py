@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from floatlens.cli.terminal import duration, progress, say
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
     from floatlens.adaptation import Progress, Recipe
@@ -90,7 +90,7 @@ def adapt(
 
 def _recipe(path: Path | None, given: dict[str, Any]) -> Recipe:
     from floatlens.adaptation.recipe import Recipe, read_recipe
-    from floatlens.config import read_config
+    from floatlens.core.config import read_config
 
     values = {} if path is None else read_recipe(path)
     return read_config(Recipe, values | given)
@@ -98,8 +98,8 @@ def _recipe(path: Path | None, given: dict[str, Any]) -> Recipe:
 
 def _train(base: str, data: list[Path], out: Path, recipe: Recipe, options: dict[str, Any]) -> None:
     from floatlens.adaptation import adapt as run
-    from floatlens.figures.adaptation import plot_adaptation
-    from floatlens.training.state import STATE, read_facts, read_log
+    from floatlens.adaptation.state import STATE, read_facts, read_log
+    from floatlens.plots.adaptation import plot_adaptation
 
     done = int(read_facts(out / STATE).get("step", 0))
     if done:

@@ -22,7 +22,7 @@ from floatlens.cli.report import add_report
 from floatlens.cli.run import add_run
 from floatlens.cli.scale import scale
 from floatlens.cli.terminal import console, forgiving_streams, say, warnings_shown
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 __all__ = ["app", "main"]
 
@@ -190,7 +190,7 @@ def trace(
     context: typer.Context,
     model: Annotated[str, typer.Argument(metavar="MODEL", help=_REF, show_default=False)],
     out: Annotated[Path, _option("The run folder; with --question a .zarr.zip file.")],
-    data: Annotated[Path | None, _option("Questions: .jsonl or .jsonl.gz (formats: see floatlens.qa).")] = None,
+    data: Annotated[Path | None, _option("Questions: .jsonl or .jsonl.gz (formats: see floatlens.data).")] = None,
     limit: Annotated[int | None, _option("Only the first so many questions.")] = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", metavar="", help="Leave bad records of the data out.")
@@ -221,7 +221,14 @@ def trace(
     debug: Debug = False,
 ) -> None:
     """See `_TRACE`."""
-    from floatlens.config import TraceConfig, TraceRunConfig, parse_layers, parse_names, parse_settings, read_config
+    from floatlens.core.config import (
+        TraceConfig,
+        TraceRunConfig,
+        parse_layers,
+        parse_names,
+        parse_settings,
+        read_config,
+    )
 
     values: dict[str, Any] = {
         "model": {"ref": model, "family": family, "revision": revision, "dtype": dtype, "device": device}
@@ -272,7 +279,7 @@ def bench(
     All variants take turns in one run. Of the options, throughput takes --rounds and --out.
     """
     from floatlens import bench as benches
-    from floatlens.config import parse_names
+    from floatlens.core.config import parse_names
 
     names = () if lengths is None else parse_names(lengths, "--lengths") or ()
     if not all(name.isdecimal() for name in names):

@@ -12,15 +12,15 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from floatlens.cli.terminal import Bar, clean, progress, say, tell_warnings
-from floatlens.config import AskConfig, ModelConfig, parse_names, parse_settings, read_config
-from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.core.config import AskConfig, ModelConfig, parse_names, parse_settings, read_config
+from floatlens.core.errors import FloatlensError, did_you_mean
 
 if TYPE_CHECKING:
-    from floatlens.qa import Data, Example
-    from floatlens.qa.examples import Need
-    from floatlens.qa.tables import Table
-    from floatlens.study import AnswerRecord, RunFolder
-    from floatlens.study.asking import Conditions, Subject
+    from floatlens.analysis.tables import Table
+    from floatlens.data import Data, Example
+    from floatlens.data.examples import Need
+    from floatlens.runs import AnswerRecord, RunFolder
+    from floatlens.runs.asking import Conditions, Subject
 
 __all__ = ["Plan", "Request", "RunningAccuracy", "closed_and_rag", "run", "table_view"]
 
@@ -65,7 +65,7 @@ class Plan:
 
 def closed_and_rag(mode: str, corpus: Path | None, top: int, skip_bad: bool) -> Plan:
     """Closed book, with documents, or both."""
-    from floatlens.study.asking import Condition
+    from floatlens.runs.asking import Condition
 
     modes = parse_names(mode, "--mode") or ()
     for name in modes:
@@ -76,7 +76,7 @@ def closed_and_rag(mode: str, corpus: Path | None, top: int, skip_bad: bool) -> 
     if corpus is None:
         made["rag"] = Condition("rag", lambda example: example)
     elif "rag" in modes:
-        from floatlens.qa import open_index, retrieve
+        from floatlens.data import open_index, retrieve
 
         index = open_index(corpus, skip_bad=skip_bad)
         say(f"{len(index):,} passages in {corpus}")
@@ -105,7 +105,7 @@ def run(request: Request, plan: Plan) -> tuple[int, list[Data]]:
 
 
 def _open(request: Request, plan: Plan) -> list[Data]:
-    from floatlens.qa import open_data
+    from floatlens.data import open_data
 
     sources: list[Data] = []
     for ref in request.data:
@@ -131,7 +131,7 @@ def _open(request: Request, plan: Plan) -> list[Data]:
 
 def _subjects(request: Request) -> list[Subject]:
     from floatlens.models.facts import look
-    from floatlens.study.asking import subjects
+    from floatlens.runs.asking import subjects
 
     values = {
         "prompt": {"template": request.template, "chat": request.chat},
@@ -144,8 +144,8 @@ def _subjects(request: Request) -> list[Subject]:
 
 
 def _run(request: Request, plan: Plan, sources: Sequence[Data], subjects: Sequence[Subject], session: _Session) -> None:
-    from floatlens.study import AnswerRecord, RunFolder
-    from floatlens.study.asking import WHY, count_items, manifest_of
+    from floatlens.runs import AnswerRecord, RunFolder
+    from floatlens.runs.asking import WHY, count_items, manifest_of
 
     with RunFolder.open(request.out, AnswerRecord) as folder:
         manifest, free = manifest_of(request.kind, subjects, sources, plan.manifest, folder.manifest)
@@ -166,8 +166,8 @@ def _ask(
     folder: RunFolder[AnswerRecord],
     session: _Session,
 ) -> None:
-    from floatlens.study.asking import run_items
-    from floatlens.study.workers import Workers, suggest, threads_for
+    from floatlens.runs.asking import run_items
+    from floatlens.runs.workers import Workers, suggest, threads_for
 
     left = session.total - session.done
     used = [subject.model for subject in subjects]

@@ -1,7 +1,7 @@
 """What `floatlens trace` does, with its bar and its lines: one question into a file, or a file of questions into a run.
 
 Checks come in the order of their price: arguments, data, the model's configuration, what the folder holds, weights.
-Anything worth doing without a terminal lives in `floatlens.study`.
+Anything worth doing without a terminal lives in `floatlens.runs`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.cli.terminal import Bar, clean, console, duration, progress, say
-from floatlens.config import TraceConfig, TraceRunConfig
-from floatlens.errors import FloatlensError
+from floatlens.core.config import TraceConfig, TraceRunConfig
+from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
+    from floatlens.data import Example
     from floatlens.models import LanguageModel
     from floatlens.models.facts import Facts
-    from floatlens.qa import Example
-    from floatlens.study import Record, RunFolder
+    from floatlens.runs import Record, RunFolder
 
 __all__ = ["trace_data", "trace_question"]
 
@@ -45,7 +45,7 @@ def trace_question(
     if target is not None and not target.strip():
         raise FloatlensError("--target: expected a text that is not empty")
     facts = _look(config)
-    from floatlens.study.tracing import Watch, resolve, trace_one, uninterrupted
+    from floatlens.runs.tracing import Watch, resolve, trace_one, uninterrupted
 
     config = resolve(config, facts, forced=target is not None)
     model = _load(config)
@@ -87,8 +87,8 @@ def trace_data(config: TraceRunConfig, out: Path, command: Sequence[str] = ()) -
 
 
 def _run(config: TraceRunConfig, out: Path, session: _Session) -> None:
-    from floatlens.qa import read_examples
-    from floatlens.qa.examples import need_of
+    from floatlens.data import read_examples
+    from floatlens.data.examples import need_of
 
     if out.name.endswith(_SUFFIX):
         raise FloatlensError(f"--out {out}: with --data it is a folder; give a name without {_SUFFIX}")
@@ -98,8 +98,8 @@ def _run(config: TraceRunConfig, out: Path, session: _Session) -> None:
     session.total = len(examples)
     say(f"{_questions(len(examples))} from {data.path}")
     facts = _look(config)
-    from floatlens.study import Record, RunFolder
-    from floatlens.study.tracing import FREE, item_name, manifest_of, resolve
+    from floatlens.runs import Record, RunFolder
+    from floatlens.runs.tracing import FREE, item_name, manifest_of, resolve
 
     config = resolve(config, facts, forced=data.target is not None or examples[0].passage is not None)
     with RunFolder.open(out, Record) as run:
@@ -127,7 +127,7 @@ def _trace_all(
     session: _Session,
     data: str,
 ) -> None:
-    from floatlens.study.tracing import Watch, trace_items
+    from floatlens.runs.tracing import Watch, trace_items
 
     with progress("tracing", len(examples), session.done) as bar, Watch(model, config, bar.part) as watch:
         for record in trace_items(model, config, examples, run, data):

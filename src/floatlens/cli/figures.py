@@ -14,7 +14,7 @@ from rich.text import Text
 from floatlens.cli.terminal import clean, console, progress, say
 
 if TYPE_CHECKING:
-    from floatlens.verdicts import Claim
+    from floatlens.claims import Claim
 
 __all__ = ["add_commands", "claims_view"]
 
@@ -57,8 +57,8 @@ def figures(
     Several models are compared when their runs are given together. Figures: summary, drift, absorption, qk,
     token_classes, retrieval, rollout, gold_lift, extremes, and of one trace per model heatmap and qk_maps.
     """
-    from floatlens.study.answers import answer_claims_of, has_answers
-    from floatlens.study.publish import publish
+    from floatlens.runs.answers import answer_claims_of, has_answers
+    from floatlens.runs.publish import publish
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
     studies = [run for run in runs if has_answers(run)]
@@ -81,8 +81,8 @@ def claims(runs: Runs, rule: Rule = None, debug: Debug = False) -> None:
     Runs of traces speak of attention, those of floatlens qa, stress and intervene of gains, robustness and edits,
     studies of all.
     """
-    from floatlens.study.answers import traced_runs
-    from floatlens.verdicts import claims as judge
+    from floatlens.claims import claims as judge
+    from floatlens.runs.answers import traced_runs
 
     skipped: dict[str, str] = {}
     with _walking(traced_runs(runs)) as each:
@@ -93,9 +93,9 @@ def claims(runs: Runs, rule: Rule = None, debug: Debug = False) -> None:
 
 
 def _answers(study: Path, out: Path, formats: Sequence[str]) -> list[Path]:
-    from floatlens.config import read_config
-    from floatlens.study.results import Findings, publish_answers
-    from floatlens.study.spec import Output
+    from floatlens.core.config import read_config
+    from floatlens.runs.results import Findings, publish_answers
+    from floatlens.runs.spec import Output
 
     made = Findings()
     publish_answers(study, out, read_config(Output, {"figures": formats}), made)

@@ -87,8 +87,8 @@ def intervene(
 ) -> None:
     """See `_HELP`."""
     from floatlens.cli.asking import Plan, Request, run
-    from floatlens.qa.edited import parse_edit
-    from floatlens.study.intervening import edit_conditions
+    from floatlens.evaluation.edited import parse_edit
+    from floatlens.runs.intervening import edit_conditions
 
     specs = list(dict.fromkeys(spec for text in edit for spec in parse_edit(text)))  # a dose given twice is one
     conditions = edit_conditions(specs, seed=control_seed, traced=traces, heads=_scores(heads_from or ()))
@@ -134,15 +134,15 @@ def _scores(runs: Sequence[Path]) -> dict[str, xr.DataArray]:
         return {}
     from floatlens.analysis import retrieval_heads
     from floatlens.analysis.sources import each_trace
-    from floatlens.study.intervening import copy_scores
+    from floatlens.runs.intervening import copy_scores
 
     return copy_scores(retrieval_heads(each_trace(runs), score="copy"))
 
 
 def publish(out: Path) -> None:
     """Tables, figures and claims of the run, and a summary on the screen."""
-    from floatlens.study.answers import open_answers
-    from floatlens.study.interventions import publish_interventions
+    from floatlens.runs.answers import open_answers
+    from floatlens.runs.interventions import publish_interventions
 
     answers, _ = open_answers(out)
     if answers.empty:

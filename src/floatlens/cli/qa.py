@@ -1,7 +1,7 @@
 """`floatlens qa` and `floatlens stress`: questions to models, closed book, with documents, and under stress.
 
 Checks come in the order of their price: arguments, data, the models' configurations, what the folder holds, weights.
-Anything worth doing without a terminal lives in `floatlens.qa` and `floatlens.study`.
+Anything worth doing without a terminal lives in `floatlens.data` and `floatlens.runs`.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def qa(
     if code == 130:
         raise typer.Exit(code)
     from floatlens.cli.asking import table_view
-    from floatlens.study.answers import open_answers, publish_qa
+    from floatlens.runs.answers import open_answers, publish_qa
 
     answers, manifest = open_answers(out)
     if answers.empty:

@@ -46,7 +46,7 @@ def report(
     """
     from floatlens.analysis.sources import trace_files
     from floatlens.report import report as write
-    from floatlens.study.answers import traced_runs
+    from floatlens.runs.answers import traced_runs
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / "report.html"
     with progress("analysing", sum(len(trace_files(run)) for run in traced_runs(runs))) as bar:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 __all__ = ["add_run"]
 
@@ -58,7 +58,7 @@ def run(
 ) -> None:
     """See `_RUN`."""
     if schema:
-        from floatlens.study.reading import schema as json_schema
+        from floatlens.runs.reading import schema as json_schema
 
         sys.stdout.write(json_schema() + "\n")
         return
@@ -84,7 +84,7 @@ def demo(
     """See `_DEMO`."""
     from importlib import resources
 
-    file = resources.files("floatlens.study") / "demo.yaml"
+    file = resources.files("floatlens.runs") / "demo.yaml"
     if show:
         sys.stdout.write(file.read_text(encoding="utf-8"))
         return

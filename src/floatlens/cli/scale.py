@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floatlens.cli.terminal import console, duration, progress, say
-from floatlens.errors import FloatlensError, did_you_mean
-from floatlens.scale.sets import ALL_SETS, EVALUATION_SEED, SETS, QuestionSet
+from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.subjects.scale.sets import ALL_SETS, EVALUATION_SEED, SETS, QuestionSet
 
 if TYPE_CHECKING:
-    from floatlens.scale.blueprints import Blueprint
-    from floatlens.scale.recipe import Recipe
-    from floatlens.scale.training import Progress
+    from floatlens.subjects.scale.blueprints import Blueprint
+    from floatlens.subjects.scale.recipe import Recipe
+    from floatlens.subjects.scale.training import Progress
 
 __all__ = ["scale"]
 
@@ -49,8 +49,8 @@ def train(
     The steps of each stage are in the recipe. For a recipe of your own they can be settled by the slowest model: train
     it with --settle, then the others with --recipe OUT/MODEL/recipe.json.
     """
-    from floatlens.scale.blueprints import BLUEPRINTS, blueprint
-    from floatlens.scale.recipe import read_recipe
+    from floatlens.subjects.scale.blueprints import BLUEPRINTS, blueprint
+    from floatlens.subjects.scale.recipe import read_recipe
 
     if every == bool(model):
         raise FloatlensError("give either --model NAME (repeatable) or --all")
@@ -65,9 +65,9 @@ def train(
 
 
 def _train_one(plan: Blueprint, recipe: Recipe, out: Path, settle: bool) -> None:
-    from floatlens.figures import plot_training
-    from floatlens.scale import WEIGHTS
-    from floatlens.scale.training import LOG_EVERY, read_log, steps_done, train
+    from floatlens.plots import plot_training
+    from floatlens.subjects.scale import WEIGHTS
+    from floatlens.subjects.scale.training import LOG_EVERY, read_log, steps_done, train
 
     folder = out / plan.name
     base = next((home / plan.base for home in (out, WEIGHTS) if plan.base and (home / plan.base).is_dir()), None)
@@ -106,11 +106,11 @@ def evaluate(
 ) -> None:
     """Accuracy with documents, in two hops, and from memory, decoded by each family's own sampler."""
     from floatlens.cli.views import scale_view
-    from floatlens.config import parse_names
+    from floatlens.core.config import parse_names
     from floatlens.models import load
-    from floatlens.scale import MODELS
-    from floatlens.scale.cards import write_card
-    from floatlens.scale.evaluation import evaluate_all
+    from floatlens.subjects.scale import MODELS
+    from floatlens.subjects.scale.cards import write_card
+    from floatlens.subjects.scale.evaluation import evaluate_all
 
     chosen = [_known_set(name) for name in parse_names(sets, "--sets") or ()]
     refs = model or [f"scale:{name}" for name in MODELS]
@@ -147,7 +147,7 @@ def questions(
     debug: Debug = False,
 ) -> None:
     """Write questions of the scale world to a file that `floatlens trace --data` reads."""
-    from floatlens.scale.examples import questions as draw
+    from floatlens.subjects.scale.examples import questions as draw
 
     if out.exists():
         raise FloatlensError(f"--out {out}: it is already there; remove it or give another name")

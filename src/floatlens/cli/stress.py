@@ -12,22 +12,22 @@ from rich.text import Text
 
 from floatlens.cli.asking import Plan
 from floatlens.cli.terminal import clean, console, say
-from floatlens.config import parse_names
-from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.core.config import parse_names
+from floatlens.core.errors import FloatlensError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from floatlens.qa.conditions import StressSettings
-    from floatlens.qa.curves import Curve
+    from floatlens.analysis.curves import Curve
+    from floatlens.data.stress import StressSettings
 
 __all__ = ["publish", "read_stress"]
 
 
 def read_stress(test: str, documents: int, places: str | None, change: Sequence[str], seed: int) -> Plan:
     """The tests that were asked for, as conditions."""
-    from floatlens.qa.conditions import TESTS, StressSettings
-    from floatlens.study.stressing import stress_conditions
+    from floatlens.data.stress import TESTS, StressSettings
+    from floatlens.runs.stressing import stress_conditions
 
     wanted = list(dict.fromkeys(parse_names(test, "--test") or ()))
     known = [name for name in TESTS if name != "clean"]
@@ -43,7 +43,7 @@ def read_stress(test: str, documents: int, places: str | None, change: Sequence[
 
 
 def _changes(pairs: Sequence[str]) -> dict[str, Any]:
-    from floatlens.qa.conditions import StressSettings
+    from floatlens.data.stress import StressSettings
 
     fields, found = StressSettings.model_fields, dict[str, Any]()
     for pair in pairs:
@@ -62,8 +62,8 @@ def _list(option: str, text: str) -> list[Any]:
 
 def publish(out: Path) -> None:
     """Tables and figures of the run, and a summary on the screen."""
-    from floatlens.qa.conditions import TESTS, StressSettings, points
-    from floatlens.study.answers import open_answers, publish_stress
+    from floatlens.data.stress import TESTS, StressSettings, points
+    from floatlens.runs.answers import open_answers, publish_stress
 
     answers, manifest = open_answers(out)
     if answers.empty:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from floatlens.cli.asking import RunningAccuracy
 from floatlens.cli.terminal import SHOWN, Bar, console, duration, progress, say, tell_warnings
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
-    from floatlens.study.counting import Counts
-    from floatlens.study.folder import RunFolder
-    from floatlens.study.plan import Plan
-    from floatlens.study.records import StudyRecord
-    from floatlens.study.results import Findings
-    from floatlens.study.runs import Team
+    from floatlens.runs.counting import Counts
+    from floatlens.runs.folder import RunFolder
+    from floatlens.runs.plan import Plan
+    from floatlens.runs.records import StudyRecord
+    from floatlens.runs.results import Findings
+    from floatlens.runs.runs import Team
 
 __all__ = ["Request", "run_study"]
 
@@ -39,9 +39,9 @@ class Request:
 
 def run_study(request: Request) -> int:
     """Plan, run and publish a study; gives the exit code."""
-    from floatlens.study.plan import make_plan
-    from floatlens.study.reading import read_study
-    from floatlens.study.runs import folder_of, opened_folder, with_machine
+    from floatlens.runs.plan import make_plan
+    from floatlens.runs.reading import read_study
+    from floatlens.runs.runs import folder_of, opened_folder, with_machine
 
     source = with_machine(read_study(request.study), request.workers, request.executor, request.address)
     folder = folder_of(source, request.out)
@@ -68,9 +68,9 @@ def run_study(request: Request) -> int:
 
 def _show_plan(plan: Plan, held: RunFolder[StudyRecord] | None, folder: Path) -> tuple[Counts, Team]:
     from floatlens.cli.study_views import plan_view
-    from floatlens.study.counting import count
-    from floatlens.study.estimating import forecast
-    from floatlens.study.runs import team_for
+    from floatlens.runs.counting import count
+    from floatlens.runs.estimating import forecast
+    from floatlens.runs.runs import team_for
 
     counts = count(plan, held)
     team = team_for(plan, counts.left)
@@ -82,7 +82,7 @@ def _show_plan(plan: Plan, held: RunFolder[StudyRecord] | None, folder: Path) ->
 
 def _do(plan: Plan, held: RunFolder[StudyRecord], team: Team, session: _Session) -> bool:
     """Do what is left; False where the user stopped it."""
-    from floatlens.study.driving import Stop, run_plan
+    from floatlens.runs.driving import Stop, run_plan
 
     if session.done == session.total:
         return True
@@ -102,7 +102,7 @@ def _do(plan: Plan, held: RunFolder[StudyRecord], team: Team, session: _Session)
 
 def _publish(plan: Plan, folder: Path) -> Findings:
     from floatlens.analysis.sources import has_traces, trace_files
-    from floatlens.study.results import publish_study
+    from floatlens.runs.results import publish_study
 
     traces = len(trace_files(folder)) if has_traces(folder) else 0
     with progress("analysing", traces) as bar:

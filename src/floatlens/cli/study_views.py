@@ -12,16 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from floatlens.cli.terminal import clean, duration
-from floatlens.figures.style import label_of
-from floatlens.qa.conditions import TESTS
+from floatlens.data.stress import TESTS
+from floatlens.plots.style import label_of
 
 if TYPE_CHECKING:
-    from floatlens.study.counting import Count, Counts, Row
-    from floatlens.study.estimating import Forecast
-    from floatlens.study.plan import Plan
-    from floatlens.study.results import Findings
-    from floatlens.study.runs import Team
-    from floatlens.verdicts import Claim
+    from floatlens.claims import Claim
+    from floatlens.runs.counting import Count, Counts, Row
+    from floatlens.runs.estimating import Forecast
+    from floatlens.runs.plan import Plan
+    from floatlens.runs.results import Findings
+    from floatlens.runs.runs import Team
 
 __all__ = ["findings_view", "headline_view", "plan_view", "verdicts_line"]
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from floatlens.errors import FloatlensWarning
+from floatlens.core.errors import FloatlensWarning
 
 if TYPE_CHECKING:
     from rich.console import Console

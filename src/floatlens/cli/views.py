@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from floatlens.cli.terminal import clean, visible
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from floatlens.models.facts import Facts
     from floatlens.models.plan import Family
-    from floatlens.scale.evaluation import Summary
+    from floatlens.subjects.scale.evaluation import Summary
     from floatlens.traces import Trace
 
 __all__ = ["answer_view", "facts_view", "families_view", "layers_view", "scale_view", "trace_view"]

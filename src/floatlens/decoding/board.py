@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from floatlens.core.errors import FloatlensError
 from floatlens.decoding.step import Step
-from floatlens.errors import FloatlensError
 
 if TYPE_CHECKING:
     from floatlens.decoding.canvas import Canvas

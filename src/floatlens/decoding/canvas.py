@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.decoding.settings import Settings
-from floatlens.errors import FloatlensError, did_you_mean
 
 if TYPE_CHECKING:
     from floatlens.models.base import LanguageModel

@@ -13,13 +13,13 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from floatlens.core.errors import FloatlensError
 from floatlens.decoding.board import Board, Places
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.draws import ban, best, gumbel_argmax, uniform
 from floatlens.decoding.registry import Sampler, register
 from floatlens.decoding.settings import BlockSettings, require_divisor
 from floatlens.decoding.step import Step
-from floatlens.errors import FloatlensError
 
 if TYPE_CHECKING:
     from floatlens.models.base import LanguageModel

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from pydantic import ValidationError
 
+from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.decoding.settings import Settings, in_one_line
 from floatlens.decoding.step import Step
-from floatlens.errors import FloatlensError, did_you_mean
 
 if TYPE_CHECKING:
     from floatlens.decoding.canvas import Canvas

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from floatlens.core.errors import FloatlensError
 from floatlens.decoding.canvas import Canvas, read_prompts
 from floatlens.decoding.registry import Sampler, read_settings
-from floatlens.errors import FloatlensError
 
 if TYPE_CHECKING:
     from floatlens.models.base import LanguageModel

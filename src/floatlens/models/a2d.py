@@ -6,7 +6,7 @@ A plain checkpoint of the base type is taken too, when asked for by `family=`. S
 
 from __future__ import annotations
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 from .plan import Family, Plan
 from .settings import Settings

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from floatlens.errors import FloatlensError, FloatlensWarning
+from floatlens.core.errors import FloatlensError, FloatlensWarning
 
 from . import names
 from .checkpoint import brief, fingerprint

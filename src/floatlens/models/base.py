@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase

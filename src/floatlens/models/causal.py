@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 from .masked_lm import ENCODERS
 from .plan import Family, Plan

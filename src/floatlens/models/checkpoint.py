@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 from .settings import Settings
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 from .plan import Family, Plan
 from .settings import Settings

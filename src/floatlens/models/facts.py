@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.models import names, registry
 from floatlens.models.adapted import (
     FAMILY_NAME,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.core.errors import FloatlensError, did_you_mean
 
 from .plan import Family, Plan
 from .settings import Settings

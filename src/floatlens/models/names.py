@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.core.errors import FloatlensError, did_you_mean
 
 __all__ = ["is_registered_form", "register_name", "registered_names", "resolve", "resolve_name"]
 
@@ -27,7 +27,7 @@ class _Entry:
 
 
 _REGISTER: dict[str, _Entry] = {}
-_OURS = ("floatlens.scale", "floatlens.subjects.natural")  # importing one of these registers its prefix
+_OURS = ("floatlens.subjects.scale", "floatlens.subjects.natural")  # importing one of these registers its prefix
 
 
 def register_name(prefix: str, resolver: Callable[[str], Path], *, known: Callable[[], Iterable[str]] = tuple) -> None:

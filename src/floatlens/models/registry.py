@@ -6,7 +6,7 @@ refused with the reason; nothing falls through to a family that merely happens t
 
 from __future__ import annotations
 
-from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.core.errors import FloatlensError, did_you_mean
 
 from . import a2d, causal, dream, llada, masked_lm
 from .plan import Family

@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floatlens.errors import FloatlensError, FloatlensWarning
+from floatlens.core.errors import FloatlensError, FloatlensWarning
 
 from .checkpoint import Checkpoint, brief
 

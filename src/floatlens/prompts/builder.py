@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatlens.errors import FloatlensError, FloatlensWarning
+from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.prompts.encode import check_tokenizer, encode, locate, warn_of_control_tokens
 from floatlens.prompts.evidence import as_answers, evidence_mask
 from floatlens.prompts.fit import Draft, Drafter, fit

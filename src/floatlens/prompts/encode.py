@@ -15,7 +15,7 @@ import numpy as np
 from jinja2 import TemplateError
 from numpy.typing import NDArray
 
-from floatlens.errors import FloatlensError, FloatlensWarning
+from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.prompts.template import Rendered, Span
 from floatlens.prompts.types import Prompt
 

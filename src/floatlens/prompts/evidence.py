@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.prompts.types import EvidenceKind
 
 __all__ = ["as_answers", "evidence_mask", "find_answers"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.prompts.encode import Encoded, chat_frame, encode, uses_chat, wrap_chat
 from floatlens.prompts.template import Rendered, Template, render
 from floatlens.prompts.types import Document, Dropped, GoldFate

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.prompts.encode import Encoded, check_tokenizer, encode, locate
 from floatlens.prompts.template import Span
 from floatlens.prompts.types import Hole, Prompt, region_names

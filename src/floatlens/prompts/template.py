@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from floatlens.errors import FloatlensError, did_you_mean
+from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.prompts.types import Document
 
 __all__ = ["Rendered", "Span", "Template", "load_template", "render", "template_names"]

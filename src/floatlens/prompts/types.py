@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 __all__ = [
     "Document",

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from floatlens.figures.doses import dose_panels, is_curve
-from floatlens.figures.stress import SERIES
-from floatlens.figures.style import Look, label_of
+from floatlens.plots.doses import dose_panels, is_curve
+from floatlens.plots.stress import SERIES
+from floatlens.plots.style import Look, label_of
 from floatlens.report.answered import Answered
 from floatlens.report.panels import Panel, Styles, common, drawn_as, points, series
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from floatlens.qa.curves import Curve
+    from floatlens.analysis.curves import Curve
 
 __all__ = ["effect_panels", "score_panels", "stress_panels"]
 
@@ -31,7 +31,7 @@ def _points(look: Look, x: Iterable[Any], rows: pd.DataFrame, mean: str = "mean"
 
 def score_panels(run: Answered, style: Styles) -> list[Panel]:
     """Accuracy closed book and with documents, a panel per data set, a line per model."""
-    from floatlens.qa.tables import scores
+    from floatlens.analysis.tables import scores
 
     found = scores(run.answers)
     found = found[(found["metric"] == "accuracy") & found["condition"].isin(list(_CONDITIONS))]
@@ -62,7 +62,7 @@ def stress_panels(run: Answered, test: str, style: Styles) -> list[Panel]:
 
 
 def _stressed(title: str, own: Sequence[Curve], style: Styles) -> Panel:
-    from floatlens.qa.conditions import TESTS
+    from floatlens.data.stress import TESTS
 
     test = TESTS[own[0].test]
     places = list({point.x: point.label for curve in own for point in curve.points}.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from floatlens.figures.style import label_of
+from floatlens.plots.style import label_of
 from floatlens.report.answer_charts import effect_panels, score_panels, stress_panels
 from floatlens.report.answered import Answered, told_apart
 from floatlens.report.panels import Panel, Styles
@@ -98,7 +98,7 @@ def _notes(run: Answered) -> list[str]:
 def _qa(run: Answered, style: Styles) -> Section:
     import pandas as pd
 
-    from floatlens.qa.tables import gains, scores, table_one
+    from floatlens.analysis.tables import gains, scores, table_one
 
     columns = [(name, label_of(name)) for name in run.manifest["data"] if name in set(run.answers["data"])]
     first = table_one(run.answers, columns, labels={model: look.label for model, look in style.items()})
@@ -119,8 +119,8 @@ def _qa(run: Answered, style: Styles) -> Section:
 
 
 def _stress(run: Answered, style: Styles) -> Section:
-    from floatlens.qa.conditions import TESTS
-    from floatlens.qa.curves import agreement, curves_frame, robustness_frame
+    from floatlens.analysis.curves import agreement, curves_frame, robustness_frame
+    from floatlens.data.stress import TESTS
 
     tests = list(dict.fromkeys(curve.test for curve in run.curves))
     figures = [(f"stress-{one}", TESTS[one].about.rstrip("."), stress_panels(run, one, style), 320) for one in tests]
@@ -140,8 +140,8 @@ def _stress(run: Answered, style: Styles) -> Section:
 
 
 def _intervene(run: Answered, style: Styles) -> Section:
-    from floatlens.qa.edited import EDITS
-    from floatlens.study.intervening import measured
+    from floatlens.evaluation.edited import EDITS
+    from floatlens.runs.intervening import measured
 
     effects = run.effects.assign(dose=run.effects["dose"].map(str))
     names = list(dict.fromkeys(spec.name for spec in run.edits))
@@ -184,7 +184,7 @@ def _row(run: Answered, title: str, hint: str, rows: pd.DataFrame, mean: str) ->
 
 
 def _gained(run: Answered) -> list[dict[str, Any]]:
-    from floatlens.qa.tables import gains
+    from floatlens.analysis.tables import gains
 
     found = gains(run.answers)
     found = found[(found["metric"] == "accuracy") & (found["data"] != "average")]
@@ -196,7 +196,7 @@ def _gained(run: Answered) -> list[dict[str, Any]]:
 
 
 def _robust(run: Answered) -> list[dict[str, Any]]:
-    from floatlens.qa.curves import robustness_frame
+    from floatlens.analysis.curves import robustness_frame
 
     found = robustness_frame(run.curves)
     hint = "accuracy over all doses ÷ accuracy with the gold documents alone; 1 is untouched"

@@ -12,16 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floatlens.study import answers
-from floatlens.study.records import AnswerRecord, StudyRecord
+from floatlens.runs import answers
+from floatlens.runs.records import AnswerRecord, StudyRecord
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from floatlens.qa.conditions import Point
-    from floatlens.qa.curves import Curve
-    from floatlens.qa.edited import EditSpec
-    from floatlens.verdicts import Claim
+    from floatlens.analysis.curves import Curve
+    from floatlens.claims import Claim
+    from floatlens.data.stress import Point
+    from floatlens.evaluation.edited import EditSpec
 
 __all__ = ["Answered", "open_answered", "read_manifest", "told_apart"]
 
@@ -44,7 +44,7 @@ class Answered:
     @property
     def own(self) -> pd.DataFrame:
         """The answers that no other part of the same study holds: its plain ones are those of `rag`."""
-        from floatlens.study.intervening import PLAIN
+        from floatlens.runs.intervening import PLAIN
 
         shared = self.of_study and self.kind == "intervene"
         return self.answers[self.answers["condition"] != PLAIN] if shared else self.answers
@@ -70,26 +70,26 @@ class Answered:
 
     @cached_property
     def curves(self) -> list[Curve]:
-        from floatlens.qa.curves import curves
+        from floatlens.analysis.curves import curves
 
         return curves(self.answers, self.points)
 
     @cached_property
     def edits(self) -> list[EditSpec]:
-        from floatlens.study.interventions import specs_of
+        from floatlens.runs.interventions import specs_of
 
         return specs_of(self.answers)
 
     @cached_property
     def effects(self) -> pd.DataFrame:
-        from floatlens.study.intervening import effects
+        from floatlens.runs.intervening import effects
 
         return effects(self.answers, self.edits)
 
     @cached_property
     def claims(self) -> list[Claim]:
         """What the run says of the claims about answers and edits."""
-        from floatlens.verdicts import answer_claims, edit_claims
+        from floatlens.claims import answer_claims, edit_claims
 
         if self.kind == "intervene":
             return edit_claims(self.answers, self.edits)

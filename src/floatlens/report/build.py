@@ -12,8 +12,10 @@ from typing import Any
 
 from floatlens.analysis import ANALYSES, Result, analyse, as_rule
 from floatlens.analysis.sources import trace_files
-from floatlens.errors import FloatlensError
-from floatlens.figures.style import Look, looks_of
+from floatlens.claims import claims
+from floatlens.claims.runs import with_rule
+from floatlens.core.errors import FloatlensError
+from floatlens.plots.style import Look, looks_of
 from floatlens.report.answer_sections import answer_headline, answer_sections
 from floatlens.report.answered import Answered, open_answered, told_apart
 from floatlens.report.codec import as_json, deflated
@@ -25,11 +27,9 @@ from floatlens.report.render import report_page
 from floatlens.report.sections import sections
 from floatlens.report.subjects import Choice, Seen, Shown, choose, look, names_of, opened
 from floatlens.report.view import packed_trace
-from floatlens.study.answers import has_answers, traced_runs
-from floatlens.study.records import write_atomically
+from floatlens.runs.answers import has_answers, traced_runs
+from floatlens.runs.records import write_atomically
 from floatlens.traces import Trace, open_trace
-from floatlens.verdicts import claims
-from floatlens.verdicts.runs import with_rule
 
 __all__ = ["LARGEST", "Analysed", "Made", "explorer_data", "report"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from floatlens.analysis.result import Group, Result
-from floatlens.figures.parts import by_layer, over_heads
-from floatlens.figures.style import Look
+from floatlens.plots.parts import by_layer, over_heads
+from floatlens.plots.style import Look
 from floatlens.report.panels import Panel, Styles, bars, common, drawn_as, heat, lines, points, series
 
 __all__ = ["CHARTS", "Chart"]

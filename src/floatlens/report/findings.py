@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from floatlens.analysis import Estimate, Result
+from floatlens.claims import Claim
 from floatlens.report.answered import Answered
 from floatlens.report.panels import Styles
-from floatlens.verdicts import Claim
 
 __all__ = ["claim_rows", "headline", "models"]
 

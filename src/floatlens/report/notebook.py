@@ -7,11 +7,11 @@ from html import escape
 from pathlib import Path
 
 from floatlens.analysis.sources import Traces, trace_files
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.report.build import LARGEST, explorer_data
 from floatlens.report.render import explorer_page
 from floatlens.report.subjects import Seen, look
-from floatlens.study.records import write_atomically
+from floatlens.runs.records import write_atomically
 from floatlens.traces import Trace, open_trace
 
 __all__ = ["Explorer", "explore"]

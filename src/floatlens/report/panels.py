@@ -13,7 +13,7 @@ import numpy as np
 
 from floatlens.analysis.intervals import Estimate
 from floatlens.analysis.result import Group
-from floatlens.figures.style import Look
+from floatlens.plots.style import Look
 
 __all__ = ["Panel", "Styles", "bars", "common", "drawn_as", "heat", "lines", "numbers", "points", "series"]
 

@@ -11,8 +11,8 @@ from typing import Any
 from floatlens import __version__
 from floatlens.analysis.sources import trace_files
 from floatlens.report.answered import read_manifest
-from floatlens.study.answers import has_answers
-from floatlens.study.records import AnswerRecord, Record, StudyRecord, read_records
+from floatlens.runs.answers import has_answers
+from floatlens.runs.records import AnswerRecord, Record, StudyRecord, read_records
 from floatlens.traces import open_trace
 
 __all__ = ["made_by", "run_facts"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.analysis.flow import documents_of, gold_of
-from floatlens.figures.style import Look, looks_of
+from floatlens.plots.style import Look, looks_of
 from floatlens.traces import Trace, open_trace
 from floatlens.traces.schema import ALWAYS
 

@@ -31,7 +31,7 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 
 __all__ = ["ALWAYS", "BY_PROBE", "FORCED", "SCHEMA", "SCHEMA_VERSION", "Merge", "Variable", "probe_of", "validate"]
 

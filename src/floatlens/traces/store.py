@@ -16,7 +16,7 @@ import xarray as xr
 import zarr
 from zarr.storage import LocalStore, ZipStore
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.traces.schema import validate
 
 __all__ = ["SUFFIX", "read", "write"]

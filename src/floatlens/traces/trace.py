@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.traces import store
 from floatlens.traces.schema import ALWAYS, FORCED, SCHEMA, probe_of, validate
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from floatlens.errors import FloatlensError
+from floatlens.core.errors import FloatlensError
 from floatlens.models.names import register_name
 
 __all__ = ["ADAPTERS", "base_file", "bundled"]

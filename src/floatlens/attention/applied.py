@@ -1,0 +1,86 @@
+"""From a list of edits to what the attention function is told: one function per kind, in the order of the list.
+
+The session decides when a layer is edited; what an edit does is its own business. Here they are only joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from floatlens.attention.blocks import Block
+from floatlens.attention.classes import QueryClasses
+from floatlens.attention.edit import Edit, Extra, Site
+from floatlens.attention.mask import HIDDEN
+from floatlens.attention.probe import Layer
+from floatlens.models.base import LanguageModel
+
+__all__ = ["applies", "changes"]
+
+
+def applies(edit: Edit, layer: Layer, model: LanguageModel, max_steps: int) -> bool:
+    return layer.index in edit.select.layer_ids(model.num_layers) and edit.takes_part(layer, max_steps)
+
+
+def changes(edits: Sequence[Edit], layer: Layer, model: LanguageModel, trial: bool = False) -> dict[str, Any]:
+    """What `attend` is to be told of the edits that act on this layer; nothing where none does."""
+    acting = [edit for edit in edits if edit.acts(layer)]
+    if not acting:
+        return {}
+    adding = [edit for edit in acting if edit.adds_key]
+
+    def extras(batch: slice, heads: slice, queries: slice) -> list[Extra]:
+        found = [edit.extra(Site(layer, batch, heads, queries, trial)) for edit in adding]
+        return [extra for extra in found if extra is not None]
+
+    reading = [] if trial else [edit for edit in acting if edit.reads_totals]
+
+    def totals(batch: slice, heads: slice, queries: slice, values: Tensor) -> None:
+        for edit in reading:
+            edit.totals(Site(layer, batch, heads, queries), values)
+
+    weighing = [edit for edit in acting if edit.edits_weights]
+
+    def rework(block: Block, classes: QueryClasses | None) -> Block:
+        for edit in weighing:
+            block = edit.rework(Site(layer, block.batch, block.heads, block.queries, trial), block, classes)
+        return block
+
+    swift = bool(weighing) and not adding and all(edit.swift(layer) for edit in weighing)
+    return {
+        "totals": totals if reading else None,
+        "edit_logits": _chain(acting, layer, model, "logits", trial),
+        "edit_weights": None if swift else _chain(acting, layer, model, "weights", trial),
+        "edit_blocks": rework if swift else None,
+        "extras": extras if adding else None,
+    }
+
+
+def _chain(edits: list[Edit], layer: Layer, model: LanguageModel, what: str, trial: bool) -> Any:
+    """One function that applies the edits of this layer in order, each to the heads it selects; None without any."""
+    active = [edit for edit in edits if getattr(edit, f"edits_{what}")]
+    if not active:
+        return None
+
+    def apply(batch: slice, heads: slice, queries: slice, values: Tensor) -> Tensor | None:
+        changed = False
+        for edit in active:
+            shown = values.clone() if edit.needs_copy else values
+            new = getattr(edit, what)(Site(layer, batch, heads, queries, trial), shown)
+            if new is None:
+                continue
+            changed = True
+            if not edit.needs_copy:
+                continue
+            if what == "logits":
+                new.clamp_(min=HIDDEN)
+            chosen = [h - heads.start for h in edit.select.head_ids(model.num_heads) if heads.start <= h < heads.stop]
+            if len(chosen) == values.shape[1]:
+                values = new
+            else:
+                values[:, chosen] = new[:, chosen]
+        return values if changed else None
+
+    return apply

@@ -1,0 +1,289 @@
+"""The streamed attention function: exact softmax rows, a block of queries at a time, shown to visitors as they pass.
+
+Blocks are sized to stay in cache, the exponential is taken in base 2 (the cheaper one) and weights stay unnormalised:
+every reduction is a matmul that carries 1/Z with it. No (query, key) matrix outlives its block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from floatlens.attention.classes import QueryClasses
+from floatlens.attention.mask import HIDDEN, BlockMask
+from floatlens.attention.soften import Workspace, class_columns, soften
+
+__all__ = ["Block", "Extra", "attend"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some queries of some heads with all their visible keys. Tensors: (batch, head, query, key) and shorter.
+
+    `exp` × `inverse`[..., None] are the attention weights; `entropy` is that of each row in nats, and `columns` (batch,
+    head, class, key) sums the weights over the queries of each class that the block meets, when they were asked for.
+    """
+
+    batch: slice
+    heads: slice
+    queries: slice
+    exp: Tensor
+    inverse: Tensor
+    entropy: Tensor | None = None
+    columns: Tensor | None = None
+    top: Tensor | None = None
+    """The largest logit of each row, from which `exp` counts."""
+    beside: tuple[Tensor, Tensor] | None = None
+    """Of the shares that extra keys have of each row: what they add to its entropy, and their sum."""
+
+    @property
+    def keys(self) -> int:
+        return self.exp.shape[-1]
+
+    def weights(self, queries: Tensor | None = None) -> Tensor:
+        """Normalised weights of all, or of chosen, queries of the block (indices count from the block's first)."""
+        exp = self.exp if queries is None else self.exp.index_select(2, queries)
+        inverse = self.inverse if queries is None else self.inverse.index_select(2, queries)
+        return exp * inverse.unsqueeze(-1)
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A key that stands in no sequence and that queries see beside their own keys.
+
+    `logits` (batch, head, query), −∞ where a query does not see it; `value` (batch or 1, head, dim), None for zero.
+    `took` is told its share of each row, (batch, head, query).
+    """
+
+    logits: Tensor
+    value: Tensor | None = None
+    took: Callable[[Tensor], None] | None = None
+
+
+Extras = Callable[[slice, slice, slice], Sequence[Extra]]
+"""(samples, heads, queries) → the extra keys of a block."""
+
+Totals = Callable[[slice, slice, slice, Tensor], None]
+"""(samples, heads, queries, log-sum-exp of each row) for who wants to know."""
+
+Edit = Callable[[slice, slice, slice, Tensor], Tensor | None]
+"""(samples, heads, queries, values) → what is to be used instead, or None to leave the block as it is, bit for bit."""
+
+Rework = Callable[[Block, QueryClasses | None], Block]
+"""A block, not yet mixed, and the classes of its column sums → the block to be used instead, its sums and all."""
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: BlockMask,
+    *,
+    scaling: float,
+    softcap: float | None = None,
+    workspace: Workspace,
+    visit: Callable[[Block], None] | None = None,
+    classes: QueryClasses | None = None,
+    with_entropy: bool = False,
+    needed: NDArray[np.bool_] | None = None,
+    edit_logits: Edit | None = None,
+    edit_weights: Edit | None = None,
+    edit_blocks: Rework | None = None,
+    extras: Extras | None = None,
+    totals: Totals | None = None,
+    before: Callable[[list[Block]], None] | None = None,
+    within: slice | None = None,
+) -> Tensor:
+    """Attention output (batch, query, head, dim), in float32 whatever the model's dtype, then cast back.
+
+    query is (batch, head, query, dim); key and value are (batch, kv head, key, dim). Edits get the batch, head and
+    query slices of a block and its logits, or its normalised weights, and return what is to be used instead;
+    `edit_blocks` does the same for a block as it is. `extras` names keys that take a share of each row and stay out of
+    its weights, and `totals` is told each row's log-sum-exp. Logits that are changed in place hold nothing below
+    `HIDDEN`. With `classes` blocks carry column sums. `needed` (query,) marks the rows whose output is used; others may
+    stay 0. `before` sees all blocks of some heads before the weights of any are edited: they are kept until then.
+    `within` limits all of it to some rows.
+    """
+    batch, heads, queries, dim = query.shape
+    groups = heads // key.shape[1]
+    grouped = query.float().reshape(batch, -1, groups, queries, dim)
+    # the fused kernel assumes numbers; a broken state must come out as broken as it would from any other attention
+    finite = bool((query.sum() + key.sum()).isfinite())
+    blank = torch.empty if needed is None else torch.zeros
+    out = blank(batch, heads, queries, value.shape[-1], device=query.device)
+    rows, units = workspace.shape(queries, key.shape[2], groups)
+    if before is not None:
+        units = max(1, min(units, workspace.keeps(queries, key.shape[2], groups)))
+    shelf = _Shelf(workspace, before is not None)
+    start, stop, _ = (within or slice(None)).indices(queries)
+
+    def made(b: slice, h: slice, k: Tensor, part: slice) -> tuple[Block, Tensor | None]:
+        span, seen = slice(h.start * groups, h.stop * groups), mask.key_stop(part.stop)
+        logits = _logits(grouped[b, h, :, part], k[:, :seen], scaling, softcap, shelf)
+        mask.hide(logits, part.start, part.stop, b, span)
+        if edit_logits is not None and (edited := edit_logits(b, span, part, logits)) is not None:
+            logits = logits if edited is logits else edited.clamp_(min=HIDDEN)
+        summed = classes if extras is None else None  # with extra keys the sums are taken after those had their share
+        block = Block(b, span, part, *soften(logits, summed, b, part, with_entropy, workspace, finite))
+        if shelf.keep and block.exp is not logits:
+            block = replace(block, exp=logits.copy_(block.exp))
+        return _completed(block, extras, totals, classes)
+
+    for b, h in _units(batch, key.shape[1], units):
+        # copied one block of heads at a time, into buffers that stay: fresh ones would make the allocator's heap grow
+        k, v = (workspace.copy(name, x[b, h]).flatten(0, 1) for name, x in (("key", key), ("value", value)))
+        parts = [slice(at, min(at + rows, stop)) for at in range(start, stop, rows)]
+        shelf.clear()
+        blocks: Iterable[tuple[Block, Tensor | None]] = (made(b, h, k, part) for part in parts)
+        if before is not None:
+            blocks = list(blocks)
+            before([block for block, _ in blocks])
+        for block, added in blocks:
+            if edit_blocks is not None:
+                block = edit_blocks(block, classes)
+            elif edit_weights is not None:
+                block, added = _reweighed(block, added, edit_weights, classes)
+            if needed is None or needed[block.queries].any():
+                _mix(block, v, added, out, workspace)
+            if visit is not None:
+                visit(block)
+    return out.transpose(1, 2).to(query.dtype)
+
+
+class _Shelf:
+    """Where the logits of blocks go: all into one buffer, or, where they are kept, side by side until `clear`."""
+
+    def __init__(self, workspace: Workspace, keep: bool) -> None:
+        self._workspace, self.keep = workspace, keep
+        self._blocks = 0
+
+    def clear(self) -> None:
+        self._blocks = 0
+
+    def place(self, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        if not self.keep:
+            return self._workspace.buffer("logits", shape, device)
+        self._blocks += 1
+        return self._workspace.buffer(f"kept {self._blocks}", shape, device)
+
+
+def _mix(block: Block, value: Tensor, added: Tensor | None, out: Tensor, workspace: Workspace) -> None:
+    """Write the block's part of the output; value is (batch × kv head, key, dim)."""
+    at = (block.batch, block.heads, block.queries)
+    mixed = workspace.buffer("mixed", (*block.exp.shape[:3], value.shape[-1]), value.device)
+    flat = (value.shape[0], -1)
+    torch.bmm(block.exp.view(*flat, block.keys), value[:, : block.keys], out=mixed.view(*flat, value.shape[-1]))
+    torch.mul(mixed, block.inverse.unsqueeze(-1), out=out[at])
+    if added is not None:
+        out[at] += added
+
+
+def _units(batch: int, kv_heads: int, units: int) -> Iterator[tuple[slice, slice]]:
+    """Cut (batch × kv head) into blocks of at most `units`: whole samples if they fit, else heads of one sample."""
+    if units >= kv_heads:
+        step = units // kv_heads
+        for b in range(0, batch, step):
+            yield slice(b, min(b + step, batch)), slice(0, kv_heads)
+        return
+    for b in range(batch):
+        for h in range(0, kv_heads, units):
+            yield slice(b, b + 1), slice(h, min(h + units, kv_heads))
+
+
+def _logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None, shelf: _Shelf) -> Tensor:
+    """(batch, head, query, key) from query (batch, kv head, group, query, dim) and key (batch × kv head, key, dim)."""
+    batch, kv_heads, groups, rows, dim = query.shape
+    seen = key.shape[1]
+    logits = shelf.place((batch * kv_heads, groups * rows, seen), key.device)
+    rows_first = query.reshape(batch * kv_heads, groups * rows, dim)
+    # the scale is applied inside the product, to its float32 result: rounding the queries first would cost accuracy
+    torch.baddbmm(logits, rows_first, key.transpose(1, 2), beta=0, alpha=scaling, out=logits)
+    if softcap is not None:
+        logits.div_(softcap).tanh_().mul_(softcap)
+    return logits.view(batch, kv_heads * groups, rows, seen)
+
+
+def _completed(
+    block: Block, extras: Extras | None, totals: Totals | None, classes: QueryClasses | None
+) -> tuple[Block, Tensor | None]:
+    """The block with extra keys in its softmax, and what those add to its output; whoever asked knows the totals."""
+    where, added = (block.batch, block.heads, block.queries), None
+    if extras is not None:
+        block, added = _beside(block, extras(*where), classes)
+    if totals is not None:
+        assert block.top is not None
+        totals(*where, block.top - block.inverse.log())
+    return block, added
+
+
+def _reweighed(
+    block: Block, added: Tensor | None, edit: Edit, classes: QueryClasses | None
+) -> tuple[Block, Tensor | None]:
+    """The block with other weights, and what extra keys then add to its output."""
+    weights = edit(block.batch, block.heads, block.queries, block.weights())
+    if weights is None:
+        return block, added
+    added = None if added is None else _follow(added, block, weights)
+    return _edited(block, weights.contiguous(), classes), added
+
+
+def _edited(block: Block, weights: Tensor, classes: QueryClasses | None) -> Block:
+    """The block with other weights, and its statistics taken from those."""
+    ones = torch.ones_like(block.inverse)
+    entropy = None
+    if block.entropy is not None:  # a plain logarithm: torch's entr takes more than twice as long
+        entropy = weights.clamp(min=torch.finfo(weights.dtype).tiny).log_().mul_(weights).sum(-1).neg_()
+        if block.beside is not None:
+            (own, share), left = block.beside, _left(block, weights)
+            entropy += own * left - torch.xlogy(left, left) * share
+    columns = _columns(weights, ones, block, classes)
+    return replace(block, exp=weights, inverse=ones, entropy=entropy, columns=columns)
+
+
+def _beside(block: Block, extras: Sequence[Extra], classes: QueryClasses | None) -> tuple[Block, Tensor | None]:
+    """The block with extra keys in its softmax, and what their values add to its output, (batch, head, query, dim).
+
+    A row that sees no key sees none here. Column sums are taken here, extra keys or not.
+    """
+    if not extras:
+        return replace(block, columns=_columns(block.exp, block.inverse, block, classes)), None
+    assert block.top is not None
+    own = (block.top - block.inverse.log()).unsqueeze(-1)  # log-sum-exp of each row; +∞ where it sees nothing
+    beside = torch.stack([extra.logits for extra in extras], dim=-1)
+    total = torch.logsumexp(torch.cat([own, beside], dim=-1), dim=-1, keepdim=True)
+    shares = (beside - total).exp()
+    kept = torch.where(own.isinf(), 1.0, (own - total).exp()).squeeze(-1)
+    inverse = block.inverse * kept
+    added = None
+    for extra, share in zip(extras, shares.unbind(-1), strict=True):
+        if extra.took is not None:
+            extra.took(share)
+        if extra.value is not None:
+            part = share.unsqueeze(-1) * extra.value.unsqueeze(2)
+            added = part if added is None else added + part
+    entropy, others = block.entropy, None
+    if entropy is not None:
+        others = torch.special.entr(shares).sum(-1), shares.sum(-1)
+        entropy = entropy * kept + torch.special.entr(kept) + others[0]
+    columns = _columns(block.exp, inverse, block, classes)
+    return replace(block, inverse=inverse, entropy=entropy, columns=columns, beside=others), added
+
+
+def _columns(exp: Tensor, inverse: Tensor, block: Block, classes: QueryClasses | None) -> Tensor | None:
+    return None if classes is None else class_columns(exp, inverse, classes, block.batch, block.queries)
+
+
+def _follow(added: Tensor, block: Block, weights: Tensor) -> Tensor:
+    """What extra keys add after an edit of the weights: as much as is left of the row (nothing of an ablated head)."""
+    return added * _left(block, weights).unsqueeze(-1)
+
+
+def _left(block: Block, weights: Tensor) -> Tensor:
+    """How much of each row (batch, head, query) is left after an edit of the weights."""
+    before = block.exp.sum(-1) * block.inverse
+    return torch.where(before > 0, weights.sum(-1) / before, 1.0)

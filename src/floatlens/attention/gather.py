@@ -1,0 +1,76 @@
+"""What the keys of a layer receive in one pass, as edits read it: per sample and head, never across a batch.
+
+A diffusion model's keys receive the mean over all real queries; an autoregressive model's what the last real row gives,
+since that row is the same whether earlier ones come from a cache or not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from floatlens.attention.blocks import Block
+from floatlens.attention.classes import QueryClasses
+from floatlens.attention.mask import HIDDEN
+from floatlens.attention.probe import Layer
+
+__all__ = ["Gather", "choosable", "last_rows"]
+
+
+class Gather:
+    """Collects block by block; `received` (batch, head, key) is complete after the last one."""
+
+    def __init__(self, layer: Layer) -> None:
+        self._state = layer.state
+        batch, heads = layer.query.shape[:2]
+        self.received = torch.zeros(batch, heads, layer.key.shape[2], device=layer.query.device)
+        self._last = last_rows(layer) if layer.state.causal else None
+
+    @property
+    def classes(self) -> QueryClasses | None:
+        """What blocks have to sum their columns by; None where rows are read instead."""
+        return None if self._state.causal else self._state.classes
+
+    def block(self, block: Block) -> None:
+        into = self.received[block.batch, block.heads, : block.keys]
+        if self._last is None:
+            assert block.columns is not None
+            counts = self._state.classes.counts[block.batch].sum(1).clamp(min=1).to(into.device)
+            into += block.columns.sum(2) / counts[:, None, None]
+            return
+        rows = self._last[block.batch] - block.queries.start
+        if (rows == rows[0]).all() and 0 <= rows[0] < block.exp.shape[2]:  # one row for all, as with a cache
+            torch.mul(block.exp[:, :, rows[0]], block.inverse[:, :, rows[0], None], out=into)
+            return
+        inside = (rows >= 0) & (rows < block.queries.stop - block.queries.start)
+        some = torch.from_numpy(np.flatnonzero(inside)).to(into.device)
+        if len(some):
+            at = torch.from_numpy(rows[inside]).to(into.device)
+            into[some] = block.exp[some, :, at] * block.inverse[some, :, at].unsqueeze(-1)
+
+
+def last_rows(layer: Layer) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """(batch,): the last real query of each sample in this pass; the very last where it has none (it has ended)."""
+    real = layer.state.real
+    return np.asarray(real.shape[1] - 1 - np.argmax(real[:, ::-1], axis=1), dtype=np.int64)
+
+
+def choosable(layer: Layer) -> Tensor:
+    """(batch, key) bool: keys that may be chosen: real ones and, under a sliding window, those the last row can see.
+
+    None in a sample that has ended: its newest row is padding.
+    """
+    moment = layer.state.moment
+    assert moment is not None
+    alive = np.asarray(layer.state.real[:, moment.born == moment.step].any(1))
+    present = torch.from_numpy(moment.real & alive[:, None]).to(layer.query.device)
+    if not layer.state.causal or (layer.mask.rule is None and layer.mask.explicit is None):
+        return present
+    seen = []
+    for sample, row in enumerate(last_rows(layer).tolist()):
+        logits = torch.zeros(1, 1, 1, layer.mask.key_stop(row + 1), device=present.device)
+        layer.mask.hide(logits, row, row + 1, slice(sample, sample + 1), slice(0, 1))
+        visible = logits[0, 0, 0] > HIDDEN / 2
+        seen.append(torch.nn.functional.pad(visible, (0, present.shape[1] - len(visible))))
+    return present & torch.stack(seen)

@@ -1,0 +1,198 @@
+"""What a probe is: it looks at one layer of one pass and returns small statistics with named dimensions.
+
+A probe points to what it provides in the trace schema and says what it needs computed on the way. It never keeps a
+(query, key) matrix unless its name is `matrix`, and it never decides anything about models or decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from floatlens.attention.blocks import Block
+from floatlens.attention.classes import QueryClasses
+from floatlens.attention.mask import BlockMask
+from floatlens.attention.timeline import Moment
+from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.traces.schema import BY_PROBE, Variable
+
+__all__ = ["Layer", "Layout", "Mean", "PassState", "Probe", "Shape", "make_probes", "probe_names", "register"]
+
+Need = Literal["columns", "entropy", "residual"]
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over queries that is still open: Σ and the weight it is to be divided by (broadcast against it)."""
+
+    total: Tensor
+    weight: Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What each position of a sequence is. Arrays are (batch, position); -1 in `region_of` marks padding."""
+
+    regions: tuple[str, ...]
+    region_of: NDArray[np.int64]
+    evidence: NDArray[np.bool_] | None = None
+
+    def index(self, region: str) -> int | None:
+        return self.regions.index(region) if region in self.regions else None
+
+
+@dataclass
+class PassState:
+    """One forward pass under way: its step, its queries, and which of them are masked. Arrays are (batch, query)."""
+
+    step: int
+    ids: NDArray[np.int64]
+    offset: int
+    masked: NDArray[np.bool_]
+    region_of: NDArray[np.int64]
+    key_region: NDArray[np.int64]
+    layout: Layout
+    shift: bool
+    real: NDArray[np.bool_]
+    evidence: NDArray[np.bool_] | None
+    needed: NDArray[np.bool_] | None = None
+    """(query,): rows whose output the last layer has to give, where it need not give all."""
+    causal: bool = False
+    moment: Moment | None = None
+    """Where the pass stands in its run; known only while edits are at work."""
+
+    @property
+    def queries(self) -> int:
+        return int(self.ids.shape[1])
+
+    @cached_property
+    def classes(self) -> QueryClasses:
+        """Queries by region and by whether they are masked; every query group is a union of such classes."""
+        of = np.where(self.real & (self.region_of >= 0), self.region_of * 2 + self.masked, -1)
+        return QueryClasses(of, len(self.layout.regions))
+
+    @cached_property
+    def key_member(self) -> NDArray[np.float32]:
+        """(batch, key, region): 1 where a key belongs to a region."""
+        regions = np.arange(len(self.layout.regions))
+        return np.asarray(self.key_region[..., None] == regions, dtype=np.float32)
+
+    def candidates(self) -> NDArray[np.int64]:
+        """Rows whose logits can decide a token in this pass, as indices into its queries."""
+        if not self.masked.any():
+            last = self.queries - 1 - np.argmax(self.real[:, ::-1], axis=1)
+            return np.unique(last)
+        rows = np.flatnonzero(self.masked.any(0))
+        if not self.shift:
+            return rows
+        # a mask in the very first place has no row before it and is decided by its own
+        first = np.argmax(self.real, axis=1)
+        own = first[self.masked[np.arange(len(first)), first]]
+        return np.unique(np.concatenate([rows[rows > 0] - 1, own]))
+
+
+@dataclass
+class Layer:
+    """One layer of one pass, as its probes see it: rotated query, key and value, mask, and the reductions asked for."""
+
+    index: int
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: BlockMask
+    scaling: float
+    state: PassState
+    columns: Tensor | None = None
+    """(batch, head, class, key): attention received from each query class, summed over its queries."""
+    entropy: Tensor | None = None
+    residual: Tensor | None = None
+    softcap: float | None = None
+
+    def add_columns(self, block: Block) -> None:
+        """Add the block's column sums to those of every query class that has a query in it."""
+        if self.columns is None:
+            batch, heads = self.query.shape[:2]
+            size = (batch, heads, len(self.state.classes.present), self.key.shape[2])
+            self.columns = torch.zeros(size, device=block.exp.device)
+        span = self.state.classes.within(block.queries)
+        if block.columns is not None:
+            self.columns[block.batch, block.heads, span, : block.keys] += block.columns
+
+    def sums(self, unions: Tensor) -> tuple[Tensor, Tensor]:
+        """What unions of classes (union, class) give: Σ (batch, union, head, key), number of queries (batch, union)."""
+        assert self.columns is not None
+        here = unions.to(self.columns.device)
+        total = torch.matmul(here, self.columns).transpose(1, 2)
+        return total, self.state.classes.counts.to(here.device) @ here.T
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The size of what is to be captured: known before the first pass, so that probes can check their demands."""
+
+    layers: int
+    heads: int
+    steps: int
+    length: int
+
+
+class Probe:
+    """Base of all probes. Subclasses set `name` and `needs`, and implement `layer` and, if needed, `block`.
+
+    What a probe provides stands under its name in `floatlens.traces.schema`.
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    @property
+    def provides(self) -> dict[str, Variable]:
+        return BY_PROBE[self.name]
+
+    def prepare(self, shape: Shape) -> None:
+        """Before the first pass: check the size of what was asked for, forget what an earlier capture left."""
+
+    def begin(self, layer: Layer) -> None:
+        """Before the layer's first block."""
+
+    def block(self, layer: Layer, block: Block) -> None:
+        """Each block of the layer; tensors are reused afterwards, so copy what is kept."""
+
+    def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
+        """After the layer's last block: the variables of this layer, batch first, then the dims after `layer`."""
+        return {}
+
+
+_REGISTRY: dict[str, type[Probe]] = {}
+
+
+def register(cls: type[Probe]) -> type[Probe]:
+    """Class decorator that makes a probe available by name; the schema must know what it provides."""
+    if cls.name not in BY_PROBE:
+        raise KeyError(f"probe {cls.name} provides nothing that floatlens.traces.schema knows")
+    _REGISTRY[cls.name] = cls
+    return cls
+
+
+def probe_names() -> tuple[str, ...]:
+    return tuple(_REGISTRY)
+
+
+def make_probes(wanted: Sequence[str | Probe]) -> list[Probe]:
+    """Probes from names and instances; each name once."""
+    made: dict[str, Probe] = {}
+    for item in wanted:
+        if isinstance(item, str) and item not in _REGISTRY:
+            raise FloatlensError(f'unknown probe "{item}"{did_you_mean(item, _REGISTRY)}')
+        probe = _REGISTRY[item]() if isinstance(item, str) else item
+        if probe.name in made:
+            raise FloatlensError(f'probe "{probe.name}" is asked for twice; give it once')
+        made[probe.name] = probe
+    return list(made.values())

@@ -1,0 +1,248 @@
+"""The recorder keeps what probes find, pass by pass, and joins cached passes to the ones before them.
+
+Finished steps stay in memory up to a budget and go to a temporary file beyond it, so that memory does not grow with the
+number of steps. It knows names and dimensions, not meanings.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from floatlens.attention.probe import Layer, Layout, Mean, PassState, Probe
+from floatlens.attention.select import Select
+from floatlens.core.errors import FloatlensError
+from floatlens.models.base import LanguageModel, Pass
+from floatlens.probes.answer_rows import AnswerRows
+from floatlens.traces.schema import Variable
+
+__all__ = ["Committed", "Recorder", "StepStore"]
+
+Array = NDArray[Any]
+
+
+class StepStore:
+    """Arrays of one variable, one per recorded pass; past `budget` bytes they live in a temporary file."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._held: list[Array] = []
+        self._file: IO[bytes] | None = None
+        self._count = 0
+        self._shape: tuple[int, ...] = ()
+        self._dtype: np.dtype[Any] = np.dtype("float32")
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, array: Array) -> None:
+        if self._count and array.shape != self._shape:
+            raise FloatlensError(
+                f"passes of one capture differ in size, {self._shape} and {array.shape}; give capture(length=…) the "
+                f"longest of them, and every pass the same number of samples"
+            )
+        self._count += 1
+        self._shape, self._dtype = array.shape, array.dtype
+        if self._file is None and array.nbytes * self._count <= self._budget:
+            self._held.append(array)
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="floatlens-")  # noqa: SIM115 (lives as long as the arrays)
+        for item in (*self._held, array):
+            self._file.write(np.ascontiguousarray(item).data)
+        self._held.clear()
+
+    def stack(self) -> Array:
+        """All of it, (pass, …): in memory, or mapped from the file, whose pages the system may drop at any time."""
+        if self._file is None:
+            return np.stack(self._held)
+        self._file.flush()
+        return np.memmap(self._file, dtype=self._dtype, mode="r", shape=(self._count, *self._shape))
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A token that a pass decided, with what its deciding row looked at: variable name → (layer, head)."""
+
+    sample: int
+    step: int
+    position: int
+    row: int
+    token: int
+    confidence: float
+    looked: Mapping[str, Array]
+    probability: float | None = None
+    """Of a forced token: what the model's plain softmax gave it."""
+
+
+@dataclass
+class _Running:
+    """Open sums of one variable in one layer, carried over cached passes."""
+
+    total: Tensor
+    weight: Tensor | None = None
+
+
+@dataclass
+class Recorder:
+    """What a capture found. `variables` maps names to one array per recorded pass, (batch, layer, …)."""
+
+    model: LanguageModel
+    probes: Sequence[Probe]
+    layout: Layout | None
+    select: Select
+    max_steps: int
+    length: int | None = None
+    mean_heads: bool = False
+    spill_bytes: int = 16 << 20
+    passes: int = 0
+    steps: list[int] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    committed: list[Committed] = field(default_factory=list)
+    variables: dict[str, StepStore] = field(default_factory=dict)
+    edits: tuple[object, ...] = ()
+    """The edits under which this was recorded, those of an `edit` context included."""
+
+    def __post_init__(self) -> None:
+        self.layers = self.select.layer_ids(self.model.num_layers)
+        self.heads = self.select.head_ids(self.model.num_heads)
+        self.select.has_step(0, self.max_steps)  # a step out of range is to be told now, not after the first pass
+        self.specs = {name: v for probe in self.probes for name, v in probe.provides.items()}
+        self._running: dict[tuple[str, int], _Running] = {}
+        self._current: dict[str, Array] = {}
+        self._state: PassState | None = None
+        per_step = [v for v in self.specs.values() if v.dims[0] == "step"]
+        share = self.spill_bytes // max(1, len(per_step))
+        self.variables = {v.name: StepStore(share) for v in per_step}
+
+    # -- passes ---------------------------------------------------------------------------------------------------
+
+    def open_pass(self, model: LanguageModel, info: Pass) -> PassState:
+        """Describe the pass that is about to run."""
+        ids = info.ids.cpu().numpy().astype(np.int64)
+        batch, queries = ids.shape
+        keys = info.offset + queries
+        real = np.ones((batch, keys), dtype=bool)
+        if info.attention_mask is not None:
+            real = info.attention_mask.cpu().numpy().astype(bool)[:, :keys]
+        if info.offset == 0:
+            self._running.clear()
+        layout = self.layout or Layout(("query",), np.zeros((batch, keys), dtype=np.int64))
+        span = slice(info.offset, keys)
+        evidence = None if layout.evidence is None else layout.evidence[:, :keys]
+        masked = (ids == model.mask_id) & real[:, span] if model.kind == "mdm" else np.zeros_like(ids, dtype=bool)
+        self._state = PassState(
+            step=self.passes,
+            ids=ids,
+            offset=info.offset,
+            masked=masked,
+            region_of=layout.region_of[:, span],
+            key_region=np.where(real, layout.region_of[:, :keys], -1),
+            layout=layout,
+            shift=model.shift,
+            real=real[:, span],
+            evidence=evidence,
+            needed=None if info.needed is None else info.needed.cpu().numpy(),
+            causal=model.kind == "arm",
+        )
+        self._current = {}
+        return self._state
+
+    def close_pass(self) -> None:
+        """File what the pass brought, if its step was chosen; cached passes count even when they are not filed."""
+        assert self._state is not None
+        if self._files(self._state.step):
+            self.steps.append(self._state.step)
+            self.lengths.append(self._state.offset + self._state.queries)
+            for name, array in self._current.items():
+                self.variables[name].append(array)
+        self.passes += 1
+
+    def _files(self, step: int) -> bool:
+        return self.select.has_step(step, self.max_steps)
+
+    def wants(self, layer: Layer) -> bool:
+        """Chosen layers are watched in chosen steps; with a cache in every step, since later ones build on it."""
+        cached = self.model.kind == "arm"
+        return layer.index in self.layers and (cached or self._files(layer.state.step)) and bool(self.probes)
+
+    def take(self, probe: Probe, layer: Layer) -> None:
+        """Ask the probe for its variables of this layer and put them in their places."""
+        for name, value in probe.layer(layer).items():
+            spec = self.specs[name]
+            done = self._fit(spec, self._merge(spec, layer, value))
+            if name not in self._current:
+                shape = (done.shape[0], len(self.layers), *done.shape[1:])
+                self._current[name] = np.full(shape, np.nan, dtype=spec.dtype)
+            self._current[name][:, self.layers.index(layer.index)] = done.cpu().numpy()
+
+    def _fit(self, spec: Variable, value: Tensor) -> Tensor:
+        """Keep the chosen heads, or their mean, and make room for keys that are still to come."""
+        if "head" in spec.dims and len(self.heads) < value.shape[1]:
+            value = value[:, list(self.heads)]
+        if self.mean_heads and ("head" in spec.dims or "kv_head" in spec.dims):
+            value = value.mean(1)
+        if self.length is not None and spec.dims[-1] in ("key", "query") and value.shape[-1] < self.length:
+            value = torch.nn.functional.pad(value, (0, self.length - value.shape[-1]), value=float("nan"))
+        return value
+
+    def _merge(self, spec: Variable, layer: Layer, value: Tensor | Mean) -> Tensor:
+        """Join this pass to the cached ones before it (see `Variable.merge`)."""
+        if self.model.kind != "arm":
+            return value.total / value.weight if isinstance(value, Mean) else value
+        slot = (spec.name, layer.index)
+        before = self._running.get(slot) if layer.state.offset else None
+        if isinstance(value, Mean):
+            keyed = spec.dims[-1] == "key"
+            total, weight = value.total, value.weight
+            if before is not None and before.weight is not None:
+                total = total + (_grow(before.total, total) if keyed else before.total)
+                weight = weight + (_grow(before.weight, weight) if keyed and weight.shape[-1] > 1 else before.weight)
+            self._running[slot] = _Running(total, weight)
+            return total / weight
+        if spec.merge == "append":
+            value = value if before is None else torch.cat([before.total, value], dim=-1)
+            self._running[slot] = _Running(value)
+        return value
+
+    # -- tokens ---------------------------------------------------------------------------------------------------
+
+    def commit(self, step: Any) -> None:
+        """Take a decoder's `Step` for the pass that has just ended: which rows decided which tokens."""
+        rows = next((probe for probe in self.probes if isinstance(probe, AnswerRows)), None)
+        state = self._state
+        assert state is not None, "commit follows a pass"
+        columns = [c.tolist() for c in (step.sample, step.position, step.row, step.token, step.confidence)]
+        forced = step.probability
+        columns.append([None] * len(columns[0]) if forced is None else forced.tolist())
+        for sample, position, row, token, confidence, probability in zip(*columns, strict=True):
+            looked: dict[str, Array] = {}
+            if rows is not None and (self.model.kind == "arm" or self._files(state.step)):
+                looked = self._look(rows, sample, row - state.offset)
+            one = Committed(sample, state.step, position, row, token, confidence, looked, probability)
+            self.committed.append(one)
+
+    def _look(self, probe: AnswerRows, sample: int, row: int) -> dict[str, Array]:
+        picked = [probe.pick(layer, sample, row) for layer in self.layers]
+        heads = list(self.heads)
+        names = list(probe.provides)
+        return {
+            name: np.stack([layer[i][heads] for layer in picked]).astype(self.specs[name].dtype)
+            for i, name in enumerate(names)
+        }
+
+    def release(self) -> None:
+        """Forget what is only needed while passes run; what was recorded stays."""
+        self._running.clear()
+
+
+def _grow(old: Tensor, new: Tensor) -> Tensor:
+    """Pad the last dimension of `old` with zeros to that of `new`: keys that did not exist yet had received nothing."""
+    return torch.nn.functional.pad(old, (0, new.shape[-1] - old.shape[-1]))

@@ -1,0 +1,152 @@
+"""From the logits of a block to its weights, row entropies and column sums: the part of attention that is not a matmul.
+
+Two ways to the same numbers: a fused kernel (numba, one walk over each row while it is in cache) on CPUs where numba is
+installed, and torch operations everywhere else. Weights stay unnormalised; whoever uses them multiplies by 1/Z.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from floatlens.attention.classes import QueryClasses
+from floatlens.attention.mask import HIDDEN
+from floatlens.core.errors import FloatlensError
+
+__all__ = ["LOG2E", "Workspace", "class_columns", "soften"]
+
+LOG2E = math.log2(math.e)
+Softened = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor]
+
+
+class Workspace:
+    """Buffers that every block of every layer reuses, the block shape that fits them, and the kernel in use.
+
+    `kernel` (or FLOATLENS_KERNEL) is "numba", "torch", or "auto": numba where it is installed. `keep_bytes` bounds what
+    is kept of a layer while an edit looks at all rows of a head before any is changed.
+    """
+
+    def __init__(
+        self, block_bytes: int = 8 << 20, rows: int = 256, kernel: str | None = None, keep_bytes: int = 64 << 20
+    ) -> None:
+        self.block_bytes = block_bytes
+        self.keep_bytes = keep_bytes
+        self.rows = rows
+        self.fused = _fused_kernel(kernel or os.environ.get("FLOATLENS_KERNEL", "auto"))
+        self._buffers: dict[tuple[str, torch.device], Tensor] = {}
+
+    def shape(self, queries: int, keys: int, groups: int) -> tuple[int, int]:
+        """(rows, units): how many queries, and how many (sample, key/value head) pairs, one block holds.
+
+        A block may take twice its share where that gives every thread a head of its own.
+        """
+        row = 4 * keys * groups
+        rows = min(queries, self.rows, max(16, self.block_bytes // row))
+        units = max(1, self.block_bytes // (row * rows))
+        threads = torch.get_num_threads()
+        return rows, units if units >= threads else max(units, min(threads, 2 * self.block_bytes // (row * rows)))
+
+    def keeps(self, queries: int, keys: int, groups: int) -> int:
+        """How many (sample, key/value head) pairs can be kept whole; 0 where not even one can."""
+        return self.keep_bytes // (4 * queries * keys * groups)
+
+    def buffer(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
+        size = math.prod(shape)
+        held = self._buffers.get((name, device))
+        if held is None or held.numel() < size:
+            with torch.inference_mode(False):  # so that it can be written to outside of inference mode as well
+                held = torch.empty(size, device=device)
+            self._buffers[name, device] = held
+        return held[:size].view(tuple(shape))
+
+    def copy(self, name: str, source: Tensor) -> Tensor:
+        """The source in float32 and contiguous, in a buffer of that name."""
+        return self.buffer(name, source.shape, source.device).copy_(source)
+
+
+@cache
+def _fused_kernel(kernel: str) -> Callable[..., None] | None:
+    if kernel not in ("auto", "numba", "torch"):
+        raise FloatlensError(f'kernel "{kernel}" (FLOATLENS_KERNEL): give numba, torch or auto')
+    installed = find_spec("numba") is not None
+    if kernel == "numba" and not installed:
+        raise FloatlensError('kernel "numba" is asked for and numba is not installed; pip install "floatlens[fast]"')
+    if kernel == "torch" or not installed:
+        return None
+    threads = torch.get_num_threads()
+    from floatlens.attention import fused
+
+    torch.set_num_threads(threads)  # numba's OpenMP pool may share torch's runtime and set it back to all cores
+    return fused.soften_rows
+
+
+def soften(
+    logits: Tensor,
+    classes: QueryClasses | None,
+    batch: slice,
+    queries: slice,
+    with_entropy: bool,
+    workspace: Workspace,
+    finite: bool = True,
+) -> Softened:
+    """(exp, 1 / row sums, row entropy in nats, column sums per class, largest logit of each row) of a block's logits.
+
+    Entropy and column sums are None where nobody asks for them; the logits (batch, head, query, key) are used up. Each
+    row is shifted by its maximum while the base is changed, in one fused multiply-add, so that the largest weights
+    carry no rounding of large logits. A row that sees no key keeps weight 0 everywhere.
+    """
+    if workspace.fused is not None and finite and logits.device.type == "cpu" and logits.is_contiguous():
+        return _fused(workspace.fused, logits, classes, batch, queries, with_entropy)
+    exp, inverse, entropy, top = _by_torch(logits, with_entropy, workspace)
+    columns = None if classes is None else class_columns(exp, inverse, classes, batch, queries)
+    return exp, inverse, entropy, columns, top
+
+
+def class_columns(exp: Tensor, inverse: Tensor, classes: QueryClasses, batch: slice, queries: slice) -> Tensor:
+    """Σ over the queries of each class that the block meets of their weights: (batch, head, class, key)."""
+    samples, heads, rows, keys = exp.shape
+    picks = classes.member[batch, classes.within(queries), queries].to(exp.device)
+    scaled = picks.unsqueeze(1) * inverse.unsqueeze(2)
+    flat = torch.bmm(scaled.reshape(samples * heads, -1, rows), exp.reshape(samples * heads, rows, keys))
+    return flat.view(samples, heads, -1, keys)
+
+
+def _by_torch(logits: Tensor, with_entropy: bool, workspace: Workspace) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    top = logits.amax(-1, keepdim=True).clamp_(min=HIDDEN / 2)
+    shift = top * -LOG2E
+    base2 = torch.add(shift, logits, alpha=LOG2E, out=logits)
+    exp = torch.exp2(base2, out=workspace.buffer("exp", logits.shape, logits.device) if with_entropy else logits)
+    total = exp.sum(-1)
+    inverse = torch.where(total > 0, 1 / total, 0.0)
+    if not with_entropy:
+        return exp, inverse, None, top.squeeze(-1)
+    mean = base2.mul_(exp).sum(-1).mul_(inverse)
+    entropy = total.log2().sub_(mean).mul_(1 / LOG2E)
+    return exp, inverse, torch.where(total > 0, entropy, 0.0).clamp_(min=0.0), top.squeeze(-1)
+
+
+def _fused(
+    kernel: Callable[..., Any],
+    logits: Tensor,
+    classes: QueryClasses | None,
+    batch: slice,
+    queries: slice,
+    with_entropy: bool,
+) -> Softened:
+    samples, heads, rows, keys = logits.shape
+    threads = torch.get_num_threads()
+    parts = min(rows, max(1, -(-threads // (samples * heads))))
+    span = slice(0, 0) if classes is None else classes.within(queries)
+    inverse, entropy, top = torch.empty(3, samples, heads, rows).unbind(0)
+    columns = torch.zeros(samples, heads, parts, span.stop - span.start, keys)
+    index = None if classes is None else classes.index[batch, queries] - span.start
+    kernel(logits, index, inverse, entropy, top, columns, threads)
+    summed = None if classes is None else columns[:, :, 0] if parts == 1 else columns.sum(2)
+    return logits, inverse, entropy if with_entropy else None, summed, top

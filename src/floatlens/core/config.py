@@ -1,0 +1,171 @@
+"""What can be chosen about a run, as pydantic models that the command line and the run manifest share.
+
+They check form, not meaning: whether a model has that many layers or a sampler that setting is checked by those who
+know, before any weights are read. Importing this stays quick: no torch, no numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from floatlens.core.errors import FloatlensError
+
+__all__ = [
+    "AskConfig",
+    "CaptureConfig",
+    "DataConfig",
+    "DecodingConfig",
+    "ModelConfig",
+    "PromptConfig",
+    "TraceConfig",
+    "TraceRunConfig",
+    "parse_layers",
+    "parse_names",
+    "parse_settings",
+    "read_config",
+]
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelConfig(_Config):
+    """Arguments of `floatlens.load`."""
+
+    ref: str = Field(min_length=1, description="hub id, local folder, .gguf file or registered name")
+    family: str | None = None
+    revision: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    device_map: str | dict[str, int | str] | None = Field(
+        None, description="instead of device, as transformers takes it: auto spreads a model over all GPUs"
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.device is not None and self.device_map is not None:
+            raise ValueError("give device or device_map, not both")
+        return self
+
+
+class PromptConfig(_Config):
+    """How a question and its documents become a prompt."""
+
+    template: str = Field("default", description="a template's name, or the path of a .yaml file")
+    chat: bool | None = Field(None, description="None: as a chat message wherever the tokenizer has a chat template")
+
+
+class DecodingConfig(_Config):
+    """The sampler (None: the one the family was published with) and its settings."""
+
+    sampler: str | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+class CaptureConfig(_Config):
+    """What is recorded. None means the default probes, and all layers."""
+
+    probes: tuple[str, ...] | None = None
+    heads: Literal["all", "mean"] = "all"
+    layers: tuple[int, ...] | None = None
+
+
+class TraceConfig(_Config):
+    """Everything about how one prompt is traced."""
+
+    model: ModelConfig
+    prompt: PromptConfig = PromptConfig()
+    decoding: DecodingConfig = DecodingConfig()
+    capture: CaptureConfig = CaptureConfig()
+
+
+class DataConfig(_Config):
+    """Which questions."""
+
+    path: str
+    limit: int | None = Field(None, ge=1, description="only the first so many")
+    skip_bad: bool = False
+    target: Literal["field", "answer"] | None = Field(
+        None, description="force the record's own `target`, or its first accepted answer; None: nothing"
+    )
+
+
+class TraceRunConfig(TraceConfig):
+    """A whole run of traces over a file of questions."""
+
+    data: DataConfig
+
+
+class AskConfig(_Config):
+    """How questions are put to a model and its answers scored; the same for every model of a run.
+
+    A setting of a sampler counts for every model whose sampler has it, a sampler for every model of its kind.
+    """
+
+    prompt: PromptConfig = PromptConfig()
+    decoding: DecodingConfig = DecodingConfig()
+    first_line: bool = Field(False, description="score an answer up to its first line break only")
+
+
+_Any = TypeVar("_Any", bound=BaseModel)
+
+
+def read_config(kind: type[_Any], values: dict[str, Any]) -> _Any:
+    """A validated configuration; the first thing wrong with it is said in one line."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise FloatlensError(f"{where}={first['input']!r}: {first['msg']}") from None
+
+
+def parse_settings(pairs: Sequence[str], seed: int | None = None) -> dict[str, Any]:
+    """Sampler settings from `key=value` texts, values read as YAML scalars: 8, 0.5, true, random."""
+    import yaml
+
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            raise FloatlensError(f"--set {pair!r}: expected key=value, such as --set gen_length=32")
+        if key in settings:
+            raise FloatlensError(f"--set {key} is given twice; give it once")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise FloatlensError(f"--set {pair!r}: {text!r} cannot be read as a value") from None
+        if isinstance(value, list | dict):
+            raise FloatlensError(f"--set {pair!r}: expected a single value")
+        settings[key] = value
+    if seed is not None:
+        if "seed" in settings:
+            raise FloatlensError("the seed is given twice, by --seed and by --set seed; give it once")
+        settings["seed"] = seed
+    return settings
+
+
+def parse_names(text: str | None, option: str) -> tuple[str, ...] | None:
+    """Names from a comma-separated list; None where nothing is given."""
+    if text is None:
+        return None
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise FloatlensError(f"{option} {text!r}: expected names with commas between them")
+    return names
+
+
+def parse_layers(text: str | None) -> tuple[int, ...] | None:
+    """Layer numbers from a comma-separated list; negative ones count from the last."""
+    names = parse_names(text, "--layers")
+    if names is None:
+        return None
+    try:
+        return tuple(int(name) for name in names)
+    except ValueError:
+        raise FloatlensError(f"--layers {text!r}: expected numbers with commas between them, such as 0,1,-1") from None

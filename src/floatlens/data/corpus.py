@@ -1,0 +1,123 @@
+"""A corpus of passages: JSON lines, plain or gzipped, streamed; and a stored copy that gives any passage by its number.
+
+A passage has its text in `text`, `contents` or `segment`, and may have a title and an id. Ids need not be unique: a
+passage is identified by its line. Nothing is indexed here.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from floatlens.core.errors import FloatlensError, FloatlensWarning
+from floatlens.data.examples import Tally
+from floatlens.data.fields import bad, first_given, kind, text_of
+from floatlens.data.lines import Record, parse_record, read_lines
+
+__all__ = ["Passage", "PassageStore", "read_corpus"]
+
+_TEXTS, _TITLES, _IDS = ("text", "contents", "segment"), ("title", "wikipedia_title"), ("id", "_id", "docid")
+
+
+class Passage(BaseModel):
+    """One passage and the line of the corpus file it stands on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    line: int
+    id: str
+    title: str = ""
+    text: str
+    wikipedia_id: str | None = None
+
+
+def read_corpus(path: str | Path, *, skip_bad: bool = False) -> Iterator[Passage]:
+    """Stream the passages of a file; bad lines as in `read_examples`. Example: `next(read_corpus("wiki.jsonl.gz"))`"""
+    tally = Tally()
+    for number, line in read_lines(Path(path)):
+        try:
+            passage = _passage(parse_record(line), number)
+        except FloatlensError as error:
+            if not skip_bad:
+                raise FloatlensError(f"{path}:{number}: {error}") from None
+            tally.add(f"{path}:{number}: {error}")
+            continue
+        tally.good += 1
+        yield passage
+    if tally.bad:
+        warnings.warn(tally.skipped(path), FloatlensWarning, stacklevel=2)
+    if not tally.good:
+        raise FloatlensError(f"{path}: no {'good ' if tally.bad else ''}passage in it")
+
+
+def _passage(record: Record, number: int) -> Passage:
+    where = first_given(record, _TEXTS)
+    if where is None:
+        bad(f"text is missing: expected it in {', '.join(_TEXTS[:-1])} or {_TEXTS[-1]}")
+    text = text_of(record[where], where)
+    titled = first_given(record, _TITLES)
+    title = text_of(record[titled], titled) if titled and record[titled] != "" else ""
+    if where == "contents" and not titled:
+        # FlashRAG and Pyserini write the title as the first line, often in quotes
+        head, _, tail = text.partition("\n")
+        if tail.strip():
+            title, text = head.strip().strip('"'), tail
+    page = record.get("wikipedia_id")
+    return Passage(
+        line=number,
+        id=_id(record, number),
+        title=title,
+        text=text,
+        wikipedia_id=None if page is None else str(page),
+    )
+
+
+def _id(record: Record, number: int) -> str:
+    named = first_given(record, _IDS)
+    if named is None:
+        return f"line-{number}"
+    value: Any = record[named]
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        bad(f"{named}: expected a text or a number, found {kind(value)}")
+    return str(value)
+
+
+class PassageStore:
+    """Passages by number, from a folder: their lines one after another, and where each begins.
+
+    A copy, because a gzipped corpus cannot be entered in the middle. Example: `PassageStore(folder)[17].title`
+    """
+
+    _LINES, _STARTS = "passages.jsonl", "starts.npy"
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / self._LINES
+        self._starts: NDArray[np.int64] = np.load(folder / self._STARTS, mmap_mode="r", allow_pickle=False)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, number: int) -> Passage:
+        with self._path.open("rb") as file:
+            file.seek(int(self._starts[number]))
+            return Passage.model_validate_json(file.readline())
+
+    @classmethod
+    def write(cls, folder: Path, passages: Iterator[Passage]) -> Iterator[Passage]:
+        """Store passages as they go by; the store is complete once the last one has."""
+        starts, at = [], 0
+        with (folder / cls._LINES).open("wb") as file:
+            for passage in passages:
+                line = json.dumps(passage.model_dump(exclude_defaults=True), ensure_ascii=False).encode() + b"\n"
+                file.write(line)
+                starts.append(at)
+                at += len(line)
+                yield passage
+        np.save(folder / cls._STARTS, np.asarray(starts, dtype=np.int64), allow_pickle=False)

@@ -1,0 +1,52 @@
+"""Which documents are gold, where the data does not say: those that hold an accepted answer, or those it names.
+
+Data that marks its gold documents keeps its marks. Here a rule is applied because somebody asked for it, and its name
+is put on record with the example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.data.examples import Example
+from floatlens.evaluation.metrics import accuracy
+
+__all__ = ["GoldRule", "check_rule", "holds_answer", "mark_gold", "named_by"]
+
+GoldRule: TypeAlias = Literal["answer", "provenance", "none"]
+
+
+def check_rule(rule: str) -> None:
+    """Refuse a rule that is not known."""
+    if rule not in get_args(GoldRule):
+        raise FloatlensError(f'no rule for gold documents "{rule}"{did_you_mean(rule, get_args(GoldRule))}')
+
+
+def holds_answer(text: str, answers: Sequence[str]) -> bool:
+    """Whether a text that somebody answered with would count as accurate: the same definition, and as lenient."""
+    return any(accuracy(text, answer) for answer in answers)
+
+
+def named_by(provenance: Sequence[Mapping[str, Any]], passage: Mapping[str, Any]) -> bool:
+    """Whether KILT's provenance names the page of a passage: by wikipedia_id where both have one, else by title."""
+    for page in provenance:
+        if "wikipedia_id" in page and passage.get("wikipedia_id") is not None:
+            if str(page["wikipedia_id"]) == str(passage["wikipedia_id"]):
+                return True
+        elif page.get("title") and page["title"] == passage.get("title"):
+            return True
+    return False
+
+
+def mark_gold(example: Example) -> Example:
+    """The example with every document gold that holds an accepted answer, and no other; `meta["gold_by"]` says so.
+
+    Example: `mark_gold(next(read_examples("nq_psg.jsonl"))).meta["gold_by"]  # "answer"`
+    """
+    documents = [
+        document.model_copy(update={"is_gold": holds_answer(document.text, example.answers)})
+        for document in example.documents
+    ]
+    return example.model_copy(update={"documents": documents, "meta": example.meta | {"gold_by": "answer"}})

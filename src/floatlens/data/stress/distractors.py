@@ -1,0 +1,101 @@
+"""Documents that do not answer the question: which may serve, in which order they come, and the first so many of them.
+
+A distractor holds no accepted answer, is no gold document and has no gold document's title, for another document about
+the same subject would contradict it. None comes twice. The question's own documents that are not gold serve first, as
+they fit it best (RGB's negatives, the neighbours in the scale world); then those of the pool; both in a seeded order. A
+document of the pool never repeats the title of a distractor before it: with other questions it may say other things.
+
+The order does not depend on how many are asked for, so the distractors of a small dose are the first of a larger one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from floatlens.core.errors import FloatlensError
+from floatlens.data.examples import Example
+from floatlens.data.stress.pool import Pool, same_text, sort_of
+from floatlens.data.stress.seeds import generator
+from floatlens.evaluation.metrics import normalise
+from floatlens.prompts import Document
+
+__all__ = ["Rules", "random_distractors", "topic_distractors"]
+
+
+class Rules:
+    """What a distractor of one question must not be. A title that is empty is no title.
+
+    In the scale world it must not name whom the question is about either: there a second document can say, in other
+    words, whom the same person is married to, and BM25 would find just that one.
+    """
+
+    def __init__(self, example: Example) -> None:
+        gold = [document for document in example.documents if document.is_gold]
+        barred = [normalise(answer) for answer in example.answers]
+        if sort_of(example) is not None:
+            barred.append(normalise(str(example.meta.get("subject", ""))))
+        self._barred = [text for text in barred if text]
+        self._titles = {title_of(document) for document in gold} - {""}
+        self._gold = {same_text(document) for document in gold}
+
+    def allow(self, document: Document) -> bool:
+        """Whether it may stand beside the gold documents."""
+        said = normalise(f"{document.title} {document.text}")
+        return (
+            title_of(document) not in self._titles
+            and not any(barred in said for barred in self._barred)
+            and same_text(document) not in self._gold
+        )
+
+
+def random_distractors(example: Example, pool: Pool, count: int, seed: int) -> list[Document]:
+    """The first `count` of the question's own and then the pool's, each in its seeded order."""
+    own = [document for document in example.documents if not document.is_gold]
+    return _take(example, _fitting(example, _shuffled(example, own, "own", seed), _pooled(example, pool, seed)), count)
+
+
+def topic_distractors(example: Example, pool: Pool, count: int) -> list[Document]:
+    """The `count` documents of the pool nearest to the question by BM25 that may serve, best first."""
+    return _take(example, _fitting(example, (), pool.nearest(example.question)), count, "sharing a word with it ")
+
+
+def title_of(document: Document) -> str:
+    """As titles are compared: whatever their case and spacing."""
+    return " ".join(document.title.casefold().split())
+
+
+# -- how they come ------------------------------------------------------------------------------------------------
+
+
+def _pooled(example: Example, pool: Pool, seed: int) -> Iterator[Document]:
+    """A generator, so that no order is drawn for a pool that is not asked."""
+    yield from _shuffled(example, pool.documents, "pool", seed)
+
+
+def _shuffled(example: Example, given: Iterable[Document], which: str, seed: int) -> Iterator[Document]:
+    documents = list(given)
+    for number in generator(seed, example.id, "distractors", which).permutation(len(documents)).tolist():
+        yield documents[number]
+
+
+def _fitting(example: Example, own: Iterable[Document], pooled: Iterable[Document]) -> Iterator[Document]:
+    rules, seen, titles = Rules(example), set[str](), set[str]()
+    for source, is_own in ((own, True), (pooled, False)):
+        for document in source:
+            key, title = same_text(document), title_of(document)
+            if key in seen or (not is_own and title in titles) or not rules.allow(document):
+                continue
+            seen.add(key)
+            titles |= {title} - {""}
+            yield document
+
+
+def _take(example: Example, fitting: Iterator[Document], count: int, which: str = "") -> list[Document]:
+    taken = list(islice(fitting, count))
+    if len(taken) < count:
+        raise FloatlensError(
+            f'question "{example.id}" has too few distractors: {count} are wanted, and only {len(taken)} documents '
+            f"{which}may serve (no accepted answer, no gold title); give data with more questions, or ask for fewer"
+        )
+    return taken

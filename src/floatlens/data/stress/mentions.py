@@ -1,0 +1,107 @@
+"""Where accepted answers stand in a text, as accuracy sees it, and the text with something else in their places.
+
+Accuracy compares normalised texts, so mentions are looked for there and carried back to the text as it is written:
+"U.S." is found in "the US", "old stone bridge" in "The Old, Stone Bridge". Whole words always count. Accuracy finds
+an answer inside a longer word ("1970" in "1970s") as well; such a mention is taken too, but not one of fewer than four
+characters: "us" stands inside too many English words, and a text without it would be no text. In scripts that put no
+spaces between words nothing is a longer word.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from floatlens.evaluation.metrics import normalise
+
+__all__ = ["find_mentions", "replace_mentions"]
+
+_LEAST_INSIDE = 4
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+# Thai to Lao, Myanmar, Khmer, kana, Han; and Hangul, whose words carry their particles
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af]")
+
+
+def find_mentions(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
+    """Character spans of all mentions, in order; those that overlap are one.
+
+    Example: `find_mentions("Made in the U.S. today", ["US"])  # [(12, 15)]`
+    """
+    said, origin = _aligned(text)
+    found: list[tuple[int, int]] = []
+    for answer in answers:
+        wanted = normalise(answer)
+        for at in _occurrences(said, wanted):
+            span = origin[at], origin[at + len(wanted) - 1] + 1
+            if len(wanted) >= _LEAST_INSIDE or _stands_alone(text, *span):
+                found.append(_as_written(text, answer.strip(), *span))
+    return _merged(found)
+
+
+def replace_mentions(text: str, answers: Sequence[str], by: str) -> str:
+    """The text with `by` for every mention, with a capital where a mention had one."""
+    pieces, last = [], 0
+    for start, stop in find_mentions(text, answers):
+        capital = next(char for char in text[start:stop] if char not in string.punctuation).isupper()
+        pieces += [text[last:start], by[:1].upper() + by[1:] if capital else by]
+        last = stop
+    return "".join([*pieces, text[last:]])
+
+
+# -- how it is done -----------------------------------------------------------------------------------------------
+
+
+def _aligned(text: str) -> tuple[str, list[int]]:
+    """The normalised text, and for each of its characters the index of the one it comes from."""
+    origin = [i for i, char in enumerate(text) for _ in char.lower()]  # one capital may become two characters
+    kept = [(c, i) for c, i in zip(text.lower(), origin, strict=True) if c not in string.punctuation]
+    chars = [c for c, _ in kept]
+    for article in _ARTICLE.finditer("".join(chars)):
+        chars[article.start() : article.end()] = " " * (article.end() - article.start())
+    spaced = [(" " if c.isspace() else c, i) for c, (_, i) in zip(chars, kept, strict=True)]
+    single = [pair for at, pair in enumerate(spaced) if pair[0] != " " or (at and spaced[at - 1][0] != " ")]
+    if single and single[-1][0] == " ":
+        single.pop()
+    said = "".join(c for c, _ in single)
+    assert said == normalise(text), "metrics.normalise has changed; so must this"
+    return said, [i for _, i in single]
+
+
+def _occurrences(said: str, wanted: str) -> Iterator[int]:
+    """Also overlapping ones. Nothing is found of an answer that is empty once normalised."""
+    at = said.find(wanted) if wanted else -1
+    while at >= 0:
+        yield at
+        at = said.find(wanted, at + 1)
+
+
+def _stands_alone(text: str, start: int, stop: int) -> bool:
+    return not _one_word(text[start - 1 : start], text[start]) and not _one_word(text[stop : stop + 1], text[stop - 1])
+
+
+def _one_word(outside: str, inside: str) -> bool:
+    """Whether a neighbouring character belongs to the same word."""
+    if not outside or _UNSPACED.match(outside) or _UNSPACED.match(inside):
+        return False
+    return outside.isalnum() or bool(unicodedata.combining(outside))
+
+
+def _as_written(text: str, answer: str, start: int, stop: int) -> tuple[int, int]:
+    """The whole of "U.S." or "(I Can't Get No)" where it stands as in the answer; a full stop ends the text still."""
+    lead = next(i for i, char in enumerate(answer) if char not in string.punctuation)
+    low, high = start - lead, start - lead + len(answer)
+    if low < 0 or high < stop or text[low:high].lower() != answer.lower():
+        return start, stop
+    return low, high - (answer.endswith(".") and high == len(text.rstrip()))
+
+
+def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        else:
+            merged.append((start, stop))
+    return merged

@@ -1,0 +1,235 @@
+"""What all interventions share: which rows an edit changes in which step, its strength, and its report.
+
+An autoregressive row is edited as in the step that first computed it. With a cache that happens once; without one the
+row is computed again in every later pass and gets the same edit again, so that both write the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from floatlens.attention.edit import Edit, Site
+from floatlens.attention.mask import HIDDEN
+from floatlens.attention.probe import Layer, Shape
+from floatlens.attention.select import Select
+from floatlens.attention.timeline import Moment, Run
+from floatlens.core.errors import FloatlensError
+from floatlens.edits.ledger import Change, Ledger
+from floatlens.models.base import LanguageModel
+
+if TYPE_CHECKING:
+    from floatlens.models.facts import Facts
+
+__all__ = ["Intervention", "Need", "Rows", "moment_of", "rows_return"]
+
+Need = Literal["anchors", "step 0 anchors", "retrieval scores", "structural tokens"]
+
+
+def moment_of(layer: Layer) -> Moment:
+    moment = layer.state.moment
+    assert moment is not None, "the session follows the run while edits are at work"
+    return moment
+
+
+def rows_return(layer: Layer) -> bool:
+    """Whether rows of earlier steps are computed again, so that what was noted for them is still needed."""
+    return layer.state.causal and not moment_of(layer).cached
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a block that were first computed in one step, of the heads that an edit changes."""
+
+    site: Site
+    step: int
+    queries: slice
+    heads: tuple[int, ...]
+
+    @property
+    def inside(self) -> slice:
+        """The rows, counted from the block's first."""
+        start = self.site.queries.start
+        return slice(self.queries.start - start, self.queries.stop - start)
+
+    @property
+    def local(self) -> list[int]:
+        """The heads, counted from the block's first."""
+        return [h - self.site.heads.start for h in self.heads]
+
+    def pick(self, whole: Tensor, keys: int) -> Tensor:
+        """Of (batch, head, key), or (batch, key), what belongs to this block: (batch, head or 1, 1, key).
+
+        What was noted in an earlier step has fewer keys; later ones count as 0.
+        """
+        part = whole[self.site.batch]
+        part = part[:, list(self.heads)] if part.ndim == 3 else part.unsqueeze(1)
+        return torch.nn.functional.pad(part, (0, max(0, keys - part.shape[-1])))[..., None, :keys]
+
+    def real(self, device: torch.device) -> Tensor:
+        """(batch, 1, query) bool: rows of real tokens."""
+        return torch.from_numpy(self.site.layer.state.real[self.site.batch, None, self.queries]).to(device)
+
+    def visible(self, keys: int) -> Tensor:
+        """(batch, head or 1, query, key) bool: which keys each row may see."""
+        site, mask = self.site, self.site.layer.mask
+        per_head = mask.explicit is not None and mask.explicit.shape[1] > 1
+        heads = self.site.heads if per_head else slice(0, 1)
+        size = (site.batch.stop - site.batch.start, heads.stop - heads.start, self.queries.stop - self.queries.start)
+        logits = torch.zeros(*size, keys, device=site.layer.query.device)
+        mask.hide(logits, self.queries.start, self.queries.stop, site.batch, heads)
+        seen = logits > HIDDEN / 2
+        return seen[:, [h - heads.start for h in self.heads]] if per_head else seen
+
+    def seen(self, keys: int) -> Tensor:
+        """The same, with one row for all (batch, head or 1, 1, key) where they see the same."""
+        one = replace(self, queries=slice(self.queries.start, self.queries.start + 1))
+        return (self if self.partial else one).visible(keys)
+
+    def sees(self, chosen: Tensor, keys: int) -> Tensor:
+        """(batch, head, query, n) bool: which of a few real keys (batch, head, n) each row may see."""
+        mask = self.site.layer.mask
+        if self.windowed:
+            visible = self.visible(keys).expand(-1, chosen.shape[1], -1, -1)
+            at = chosen.clamp(max=keys - 1).unsqueeze(2).expand(-1, -1, visible.shape[2], -1)
+            return visible.gather(-1, at) & (chosen < keys).unsqueeze(2)
+        row = torch.arange(self.queries.start, self.queries.stop, device=chosen.device) + mask.q_offset
+        return chosen.unsqueeze(2) + mask.kv_offset <= row[:, None]
+
+    @property
+    def windowed(self) -> bool:
+        """Whether rows may see less than what precedes them: a sliding window, a caller's mask."""
+        return self.site.layer.mask.rule is not None or self.site.layer.mask.explicit is not None
+
+    @property
+    def partial(self) -> bool:
+        """Whether rows may see different keys: windows, and a causal mask over several rows."""
+        mask = self.site.layer.mask
+        return self.windowed or (mask.causal and mask.q_length > 1)
+
+
+class Intervention(Edit):
+    """Base of the edits here. `select` limits layers, heads and steps, `strength` 0 … 1 how much is moved (0: nothing).
+
+    Subclasses implement `change`. `first_step` is the first step that an edit can act in; `needs` says what it reads.
+    Retrieval scores are not to be had from the run that is edited: an edit that needs them waits for traces.
+    """
+
+    needs: frozenset[Need] = frozenset()
+    first_step: int = 0
+    needs_copy = False
+
+    def __init__(self, select: Select | None, strength: float, **settings: Any) -> None:
+        if not isinstance(strength, int | float) or not 0 <= strength <= 1:
+            raise FloatlensError(f"{type(self).__name__}(strength={strength!r}): give a number from 0 to 1")
+        self.select = select if select is not None else Select()
+        self.strength = float(strength)
+        self.settings = settings
+        self._ledger = Ledger()
+        self._run: Run | None = None
+        self._steps = 0
+
+    def __repr__(self) -> str:
+        given = dict(self.settings)
+        if self.strength != 1:
+            given["strength"] = self.strength
+        given |= {f"select.{k}" if k in given else k: v for k, v in vars(self.select).items() if v is not None}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+    @property
+    def active(self) -> bool:
+        return self.strength > 0
+
+    def control(self, seed: int = 0) -> Intervention | None:
+        """The matched random control of this edit, at the same strength and place; None where there is none."""
+        return None
+
+    def check(self, facts: Facts) -> None:
+        """Refuse layers, heads and tokens that a model does not have, before its weights are read."""
+        self.select.layer_ids(facts.layers)
+        self.select.head_ids(facts.heads)
+
+    def report(self) -> list[Change]:
+        """What the edit did since it was made, by step (of its run) and layer. `pandas.DataFrame(edit.report())`."""
+        return self._ledger.changes(repr(self))
+
+    def reset(self) -> None:
+        """Forget the report."""
+        self._ledger.clear()
+
+    # -- what the session asks ------------------------------------------------------------------------------------
+
+    def prepare(self, model: LanguageModel, shape: Shape) -> None:
+        super().prepare(model, shape)
+        self._steps = shape.steps
+
+    def takes_part(self, layer: Layer, max_steps: int) -> bool:
+        return True  # every step is watched; which rows are changed is settled row by row
+
+    def begin_layer(self, layer: Layer) -> None:
+        run = moment_of(layer).run
+        if run is not self._run:
+            self._run = run
+            self.forget()
+
+    def forget(self) -> None:
+        """A new run begins: nothing of an earlier one may be left."""
+
+    def acts(self, layer: Layer) -> bool:
+        return any(self.acts_in(int(step)) for step in set(moment_of(layer).born.tolist()))
+
+    def acts_in(self, step: int) -> bool:
+        """Whether rows that are first computed in this step are changed."""
+        return step >= self.first_step and self.select.has_step(step, self._steps)
+
+    def heads_of(self, layer: Layer) -> tuple[int, ...]:
+        return self.select.head_ids(layer.query.shape[1])
+
+    def heads_in(self, site: Site) -> tuple[int, ...]:
+        """Those of a block, counted from the model's first."""
+        return tuple(h for h in self.heads_of(site.layer) if site.heads.start <= h < site.heads.stop)
+
+    def logits(self, site: Site, logits: Tensor) -> Tensor | None:
+        return self._apply(site, logits)
+
+    def weights(self, site: Site, weights: Tensor) -> Tensor | None:
+        return self._apply(site, weights)
+
+    # -- rows -----------------------------------------------------------------------------------------------------
+
+    def rows(self, site: Site) -> Iterator[Rows]:
+        """The rows of a block that are to be changed, step by step."""
+        heads = self.heads_in(site)
+        born = moment_of(site.layer).born[site.queries]
+        for step in sorted(set(born.tolist())) if heads else ():
+            if self.acts_in(step):
+                at = (born == step).nonzero()[0] + site.queries.start  # steps follow each other: one piece each
+                yield Rows(site, step, slice(int(at[0]), int(at[-1]) + 1), heads)
+
+    def _apply(self, site: Site, values: Tensor) -> Tensor | None:
+        changed = False
+        for rows in self.rows(site):
+            inside, heads = rows.inside, rows.local
+            whole = len(heads) == values.shape[1]
+            part = values[:, :, inside] if whole else values[:, heads, inside]
+            self.change(rows, part)
+            changed = True
+            if not whole:
+                values[:, heads, inside] = part
+        return values if changed else None
+
+    def change(self, rows: Rows, values: Tensor) -> None:
+        """Change logits or weights (batch, head, query, key) in place and `count` what was moved."""
+        raise NotImplementedError
+
+    def count(self, rows: Rows, moved: Tensor) -> None:
+        """Report what was moved (batch, head, query), once per row and never while another edit looks ahead."""
+        if rows.site.trial or rows.step != moment_of(rows.site.layer).step:
+            return
+        if not rows.site.layer.state.real[rows.site.batch, rows.queries].all():
+            moved = moved * rows.real(moved.device)
+        self._ledger.add(rows.step, rows.site.layer.index, moved)

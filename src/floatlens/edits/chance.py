@@ -1,0 +1,32 @@
+"""Random choices of the control edits: the same for a sample alone or in any batch, padded or not, cached or not.
+
+A number belongs to a token's place among its sample's real tokens, and comes from the seed, the sample's first tokens,
+and, unless the choice is to hold for a whole run, the step and the layer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from floatlens.attention.timeline import Moment
+from floatlens.core.errors import FloatlensError
+
+__all__ = ["chances", "seeded"]
+
+
+def seeded(who: object, seed: int) -> int:
+    """The seed of a control, if it is one."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise FloatlensError(f"{type(who).__name__}(seed={seed!r}): give a whole number from 0")
+    return seed
+
+
+def chances(moment: Moment, seed: int, heads: int, *key: int) -> Tensor:
+    """(batch, head, key) numbers in [0, 1), -1 on padding."""
+    drawn = np.full((len(moment.real), heads, moment.real.shape[1]), -1.0)
+    for sample, (there, mark) in enumerate(zip(moment.real, moment.run.marks, strict=True)):
+        random = np.random.default_rng([seed, mark, *key])
+        drawn[sample][:, there] = random.random((int(there.sum()), heads)).T  # by token first: more tokens change none
+    return torch.from_numpy(drawn)

@@ -1,0 +1,168 @@
+"""`DropAnchors`: keys that stood out in the last step cannot be seen in this one [Rulli]; `DropRandom` is its control.
+
+The dropped keys get a logit of −∞, so that their weight is exactly 0 and the softmax spreads what they held over the
+other keys. The first step is left alone: nothing precedes it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from floatlens.attention.edit import Site
+from floatlens.attention.gather import choosable
+from floatlens.attention.mask import HIDDEN
+from floatlens.attention.probe import Layer
+from floatlens.attention.select import Select
+from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.edits.base import Intervention, Need, Rows, moment_of, rows_return
+from floatlens.edits.chance import chances, seeded
+from floatlens.edits.rules import AnchorRule, indices, largest
+
+__all__ = ["DropAnchors", "DropRandom"]
+
+Of = Literal["edited", "unedited"]
+
+
+class DropAnchors(Intervention):
+    """In step s, each head of each layer loses the `k` keys that received most from it in step s − 1.
+
+    Received is the mean over all real queries, for an autoregressive model the last row. `rule` names another rule than
+    the k largest. `of="edited"` measures step s − 1 as it was, without the keys dropped there; "unedited" as it would
+    have been with them, so that a key which the model goes on wanting stays dropped. `strength` a multiplies the weight
+    of a dropped key by 1 − a before rows are normalised again.
+
+    Example: `with fl.edit(model, fl.DropAnchors(k=5)): fl.decode(model, ids, gen_length=16)`
+    """
+
+    needs: frozenset[Need] = frozenset({"anchors"})
+    edits_logits = True
+    reads_totals = True
+    first_step = 1
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        rule: str | None = None,
+        of: Of = "edited",
+        strength: float = 1.0,
+        select: Select | None = None,
+    ) -> None:
+        name = type(self).__name__
+        self.rule = AnchorRule.read(name, k, rule)
+        if of not in ("edited", "unedited"):
+            raise FloatlensError(f'{name}(of="{of}"){did_you_mean(str(of), ("edited", "unedited"))}')
+        self.of: Of = of
+        which = {"k": int(self.rule.value)} if rule is None else {"rule": str(self.rule)}
+        super().__init__(select, strength, **which, **({"of": of} if of != "edited" else {}))
+        self._sets: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor | None]] = {}
+        self._held: list[tuple[Rows, Tensor]] = []
+
+    def control(self, seed: int = 0) -> DropRandom:
+        k, rule = (int(self.rule.value), None) if "k" in self.settings else (None, str(self.rule))
+        return DropRandom(k, rule=rule, of=self.of, strength=self.strength, select=self.select, seed=seed)
+
+    def forget(self) -> None:
+        self._sets.clear()
+
+    def wants_preview(self, layer: Layer) -> bool:
+        return self.of == "unedited" and self.acts_in(moment_of(layer).step + 1)
+
+    def wants_review(self, layer: Layer) -> bool:
+        return self.of == "edited" and self.acts_in(moment_of(layer).step + 1)
+
+    def review(self, layer: Layer, received: Tensor) -> None:
+        """Note which keys the next step loses: by (layer, step in which they are lost)."""
+        step = moment_of(layer).step
+        if not rows_return(layer):
+            for earlier in (step - 1, step) if self.of == "edited" else (step - 1,):
+                self._sets.pop((layer.index, earlier), None)
+        dropped = self.choose(layer, received)
+        at, chosen = indices(dropped, self.rule.most)
+        self._sets[layer.index, step + 1] = dropped, at, None if bool(chosen.all()) else chosen > 0
+
+    def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
+        self.review(layer, received)  # of the whole layer: only edits of weights are shown it in pieces
+
+    def choose(self, layer: Layer, received: Tensor) -> Tensor:
+        return self.rule.find(self, received, choosable(layer))
+
+    def logits(self, site: Site, logits: Tensor) -> Tensor | None:
+        self._held.clear()
+        return super().logits(site, logits)
+
+    def change(self, rows: Rows, values: Tensor) -> None:
+        dropped, few, chosen = self._sets[rows.site.layer.index, rows.step]
+        if rows.windowed:
+            self._held.append((rows, self._fill(rows, values, rows.pick(dropped, values.shape[-1]))))
+            return
+        mine = list(rows.heads)
+        whole = len(mine) == rows.site.heads.stop - rows.site.heads.start
+        few = few[rows.site.batch, rows.site.heads] if whole else few[rows.site.batch][:, mine]
+        at = few.unsqueeze(2).expand(-1, -1, values.shape[2], -1)
+        had = values.gather(-1, at)
+        after = self._after(had)
+        if chosen is not None:
+            real = chosen[rows.site.batch][:, mine, None]
+            after, had = torch.where(real, after, had), torch.where(real, had, -torch.inf)
+        values.scatter_(-1, at, after)
+        self._held.append((rows, had.logsumexp(-1)))
+
+    def _fill(self, rows: Rows, values: Tensor, dropped: Tensor) -> Tensor:
+        """The same with a mask of keys (batch, head, 1, key): log-sum-exp (batch, head, query) of what they had."""
+        if rows.windowed:  # a row that would see nothing any more keeps what it has
+            dropped = dropped & ((values > HIDDEN / 2) & ~dropped).any(-1, keepdim=True)
+        held = torch.where(dropped, values, -torch.inf).logsumexp(-1)
+        values.copy_(torch.where(dropped, self._after(values), values))
+        return held
+
+    def _after(self, logits: Tensor) -> Tensor:
+        """What becomes of the logit of a dropped key."""
+        if self.strength == 1:
+            return torch.full_like(logits, HIDDEN)
+        return (logits + math.log1p(-self.strength)).clamp_(min=HIDDEN)
+
+    def totals(self, site: Site, totals: Tensor) -> None:
+        """Report what the dropped keys would have held, now that it is known what the others have."""
+        for rows, had in self._held:
+            inside = rows.inside
+            whole = len(rows.heads) == totals.shape[1]
+            left = totals[:, :, inside] if whole else totals[:, rows.local, inside]
+            held = (had - torch.logaddexp(left, had + math.log(self.strength))).exp()
+            moved = held if self.strength == 1 else self.strength * held * (1 - held) / (1 - self.strength * held)
+            self.count(rows, torch.where(left.isinf(), 0.0, moved))
+
+
+class DropRandom(DropAnchors):
+    """The control of `DropAnchors`: as many keys, drawn anew for each head, layer and step among the non-anchors."""
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        rule: str | None = None,
+        of: Of = "edited",
+        strength: float = 1.0,
+        select: Select | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(k, rule=rule, of=of, strength=strength, select=select)
+        self.seed = seeded(self, seed)
+        self.settings["seed"] = seed
+
+    def control(self, seed: int = 0) -> DropRandom:
+        raise FloatlensError("DropRandom is itself a control; ask DropAnchors for it")
+
+    def choose(self, layer: Layer, received: Tensor) -> Tensor:
+        moment, there = moment_of(layer), choosable(layer)
+        anchors = self.rule.find(self, received, there)
+        count = anchors.sum(-1)
+        free = there[:, None] & ~anchors
+        if bool((free.sum(-1) < count).any()):
+            raise FloatlensError(f"{self!r}: too few keys are left besides the anchors; give a smaller k")
+        drawn = chances(moment, self.seed, received.shape[1], layer.index, moment.step + 1).to(received.device)
+        return largest(drawn.masked_fill(~free, -torch.inf), count)

@@ -1,0 +1,78 @@
+"""`edit`: a context in which a model's attention is changed, whatever runs in it: decoding, tracing, single passes.
+
+A capture that is opened inside (as `trace` does) takes the edits over and gives them back; nested contexts add up.
+Without an edit that changes anything, nothing is installed at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from floatlens.attention.edit import Edit
+from floatlens.attention.probe import Shape
+from floatlens.attention.recorder import Recorder
+from floatlens.attention.select import Select
+from floatlens.attention.session import MANY_STEPS, Session, ambient_edits, installed
+from floatlens.attention.soften import Workspace
+from floatlens.core.errors import FloatlensError
+from floatlens.edits.base import Intervention
+from floatlens.edits.ledger import Change
+from floatlens.models.base import LanguageModel
+
+__all__ = ["Editing", "edit"]
+
+
+@dataclass(frozen=True)
+class Editing:
+    """An `edit` context under way."""
+
+    edits: tuple[Edit, ...]
+    session: Session | None
+
+    def restart(self) -> None:
+        """Say that the next pass begins a new run, where that cannot be seen from its tokens (see `edit`)."""
+        if self.session is not None and self.session.timeline is not None:
+            self.session.timeline.restart()
+
+    def report(self) -> list[Change]:
+        """The reports of all edits, one after another."""
+        return [change for edit in self.edits if isinstance(edit, Intervention) for change in edit.report()]
+
+
+@contextmanager
+def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None) -> Iterator[Editing]:
+    """Change the model's attention by `edits` (in this order; see `Edit`) for everything that runs inside.
+
+    Steps count anew in each run. A run is recognised by its passes: tokens that stood still stand (diffusion), or the
+    sequence goes on (autoregressive). A diffusion run of a single pass, repeated with the very same tokens, looks like
+    one run of two: open a context for each, or call `restart()` in between.
+
+    Example: `with edit(model, DropAnchors(k=5)): decode(model, ids, gen_length=16)`
+    """
+    outer = ambient_edits(model)
+    shape = Shape(model.num_layers, model.num_heads, MANY_STEPS, model.max_length or 0)
+    for item in edits:
+        if not isinstance(item, Edit):
+            raise FloatlensError(f"edit: {item!r} is no edit; give instances, such as DropAnchors(k=5)")
+        _check_steps(item)
+        item.prepare(model, shape)
+    active = [item for item in edits if item.active]
+    if not active:
+        yield Editing(edits, None)
+        return
+    recorder = Recorder(model, [], None, Select(), MANY_STEPS)
+    session = Session(model, [], [*outer, *active], recorder, workspace or Workspace(), ambient=True)
+    with installed(model, session):
+        yield Editing(edits, session)
+
+
+def _check_steps(item: Edit) -> None:
+    """Steps from the end need an end, and a context does not know how long the runs inside will be."""
+    steps = item.select.steps
+    named = [steps.start, steps.stop] if isinstance(steps, slice) else [steps]
+    if isinstance(steps, Collection):
+        named = list(steps)
+    if any(isinstance(step, int) and step < 0 for step in named):
+        raise FloatlensError(f"{item!r}: steps from the end are known to trace(edits=…) only; count from the first")

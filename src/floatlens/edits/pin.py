@@ -1,0 +1,214 @@
+"""`PinAnchors`: what the anchors of this step hold is moved to where they stood at first; `SwapAnchors` is its control.
+
+Row by row, with totals unchanged: nothing is normalised again, and keys that are neither source nor target keep their
+weights to the last bit. Anchors of a step are found before its rows are mixed, so they cannot float even for one step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from floatlens.attention.blocks import Block
+from floatlens.attention.classes import QueryClasses
+from floatlens.attention.edit import Site
+from floatlens.attention.gather import choosable
+from floatlens.attention.probe import Layer
+from floatlens.attention.select import Select
+from floatlens.attention.timeline import Moment
+from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.edits.base import Intervention, Need, Rows, moment_of, rows_return
+from floatlens.edits.chance import chances, seeded
+from floatlens.edits.rules import AnchorRule, largest
+from floatlens.edits.swift import Few, move_few
+
+__all__ = ["PinAnchors", "SwapAnchors"]
+
+To = Literal["step0", "bos"]
+
+
+@dataclass(frozen=True)
+class _Move:
+    """From where to where one step of one layer moves, both (batch, head, key)."""
+
+    sources: Tensor
+    """bool: keys that lose their weight."""
+    shares: Tensor
+    """The share of it that each key gets."""
+    most: int | None
+    """Sources and targets that a head can have, where that is known."""
+    few: dict[tuple[int, ...], Few] = field(default_factory=dict)
+    """The same by number, for the samples and heads of a block."""
+
+    def of(self, site: Site) -> Few:
+        at = (site.batch.start, site.batch.stop, site.heads.start, site.heads.stop)
+        if at not in self.few:
+            self.few[at] = Few.of(self.sources[site.batch, site.heads], self.shares[site.batch, site.heads], self.most)
+        return self.few[at]
+
+
+class PinAnchors(Intervention):
+    """The weight of every current anchor, in each row, goes to the anchors of step 0, or to the first token ("bos").
+
+    Anchors are the `k` keys of each head and layer that receive most (the mean over all real queries; the last row of
+    an autoregressive model), or those of `rule`. Several targets share in proportion to what they received in step 0. A
+    current anchor that is a target keeps its weight. `to="step0"` leaves step 0 alone. A head without an anchor in step
+    0 (possible with zscore), or a row that sees no target, is left as it is.
+
+    Example: `fl.trace(model, prompt="…", edits=[fl.PinAnchors(to="bos")])`
+    """
+
+    needs: frozenset[Need] = frozenset({"anchors", "step 0 anchors"})
+    edits_weights = True
+
+    def __init__(
+        self,
+        to: To = "step0",
+        *,
+        k: int | None = None,
+        rule: str | None = None,
+        strength: float = 1.0,
+        select: Select | None = None,
+    ) -> None:
+        name = type(self).__name__
+        if to not in ("step0", "bos"):
+            raise FloatlensError(f'{name}: "{to}" is no place to move to{did_you_mean(str(to), ("bos", "step0"))}')
+        self.to: To = to
+        self.first_step = 1 if to == "step0" else 0
+        self.rule = AnchorRule.read(name, k, rule)
+        which = {"k": int(self.rule.value)} if rule is None else {"rule": str(self.rule)}
+        super().__init__(select, strength, **{self._says: to}, **which)
+        self._home: dict[int, Tensor] = {}
+        self._moves: dict[tuple[int, int], _Move] = {}
+
+    _says: ClassVar[str] = "to"
+
+    def control(self, seed: int = 0) -> SwapAnchors:
+        k, rule = (int(self.rule.value), None) if "k" in self.settings else (None, str(self.rule))
+        return SwapAnchors(self.to, k=k, rule=rule, strength=self.strength, select=self.select, seed=seed)
+
+    def forget(self) -> None:
+        self._home.clear()
+        self._moves.clear()
+
+    def wants_preview(self, layer: Layer) -> bool:
+        step = moment_of(layer).step
+        return self.acts_in(step) or (step == 0 and self.to == "step0")
+
+    def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
+        """Note from where to where this step moves."""
+        moment, there = moment_of(layer), choosable(layer)[batch]
+        anchors = self.rule.find(self, received, there)
+        whole = (*layer.query.shape[:2], received.shape[-1])
+        if moment.step == 0 and self.to == "step0":
+            self._home.setdefault(layer.index, received.new_zeros(whole))[batch, heads] = _shares(anchors, received)
+        if not self.acts_in(moment.step):
+            return
+        home = _first(layer, received, batch) if self.to == "bos" else self._home[layer.index][batch, heads]
+        home = torch.nn.functional.pad(home, (0, received.shape[-1] - home.shape[-1]))
+        if not rows_return(layer):
+            self._moves.pop((layer.index, moment.step - 1), None)
+        held = home > 0
+        sources = anchors & ~held & held.any(-1, keepdim=True)
+        shares = self.targets(layer, home, anchors, there, batch, heads)
+        if received.shape == whole:
+            self._moves[layer.index, moment.step] = _Move(sources, shares, self.rule.most)
+            return
+        move = self._moves.get((layer.index, moment.step))
+        if move is None:
+            move = _Move(sources.new_zeros(whole), received.new_zeros(whole), self.rule.most)
+            self._moves[layer.index, moment.step] = move
+        move.sources[batch, heads], move.shares[batch, heads] = sources, shares
+
+    def targets(self, layer: Layer, home: Tensor, anchors: Tensor, there: Tensor, batch: slice, heads: slice) -> Tensor:
+        """(batch, head, key): the share of what is moved that each key gets."""
+        return home
+
+    def swift(self, layer: Layer) -> bool:
+        return len(self.heads_of(layer)) == layer.query.shape[1]
+
+    def rework(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
+        for rows in self.rows(site):
+            few = self._moves[site.layer.index, rows.step].of(site)
+            self.count(rows, move_few(block, rows, few, self.strength, classes))
+        return block
+
+    def change(self, rows: Rows, values: Tensor) -> None:
+        """The same over whole rows, for chosen heads and beside edits that change whole rows."""
+        move, keys = self._moves[rows.site.layer.index, rows.step], values.shape[-1]
+        sources, shares = rows.pick(move.sources, keys), rows.pick(move.shares, keys)
+        if rows.partial:
+            shares = shares * rows.visible(keys)
+            shares = shares / shares.sum(-1, keepdim=True).clamp(min=torch.finfo(shares.dtype).tiny)
+            sources = sources & (shares > 0).any(-1, keepdim=True)
+        taken = values * (sources * self.strength)
+        moved = taken.sum(-1, keepdim=True)
+        values -= taken
+        values += moved * shares
+        self.count(rows, moved.squeeze(-1))
+
+
+def _shares(keys: Tensor, received: Tensor) -> Tensor:
+    """Chosen keys with what they received, as shares of 1; all 0 where none is chosen."""
+    held = received * keys
+    return held / held.sum(-1, keepdim=True).clamp(min=torch.finfo(held.dtype).tiny)
+
+
+def _first(layer: Layer, received: Tensor, batch: slice) -> Tensor:
+    """All on each sample's first real token."""
+    first = torch.from_numpy(moment_of(layer).first[batch]).to(received.device)
+    return torch.zeros_like(received).scatter_(-1, first[:, None, None].expand(-1, received.shape[1], 1), 1.0)
+
+
+class SwapAnchors(PinAnchors):
+    """The control of `PinAnchors(to=like)`: the same masses from the same keys, to random keys that are no anchors.
+
+    There are as many random keys as the pin has targets, and they share in the same proportions; they are drawn anew
+    for each head, layer and step among the keys that are anchors neither now nor in step 0.
+    """
+
+    _says: ClassVar[str] = "like"
+
+    def __init__(
+        self,
+        like: To = "step0",
+        *,
+        k: int | None = None,
+        rule: str | None = None,
+        strength: float = 1.0,
+        select: Select | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(like, k=k, rule=rule, strength=strength, select=select)
+        self.seed = seeded(self, seed)
+        self.settings["seed"] = seed
+        self._drawn: tuple[Moment, int, Tensor] | None = None
+
+    def forget(self) -> None:
+        super().forget()
+        self._drawn = None
+
+    def control(self, seed: int = 0) -> SwapAnchors:
+        raise FloatlensError("SwapAnchors is itself a control; ask PinAnchors for it")
+
+    def targets(self, layer: Layer, home: Tensor, anchors: Tensor, there: Tensor, batch: slice, heads: slice) -> Tensor:
+        count = (home > 0).sum(-1)
+        free = there[:, None] & ~anchors & (home == 0)
+        if bool(((free.sum(-1) < count) & there.any(-1, keepdim=True)).any()):
+            raise FloatlensError(f"{self!r}: too few keys are left besides the anchors; give a smaller k")
+        drawn = self._draw(layer)[batch, heads].to(home.device)
+        chosen = largest(drawn.masked_fill(~free, -torch.inf), count)
+        shares = torch.zeros_like(home)
+        shares[chosen] = home[home > 0]  # both run through heads in the same order, with as many keys in each
+        return shares
+
+    def _draw(self, layer: Layer) -> Tensor:
+        """(batch, head, key): numbers of this layer and step; drawn once for all heads, which may come in pieces."""
+        moment = moment_of(layer)
+        if self._drawn is None or self._drawn[:2] != (moment, layer.index):
+            numbers = chances(moment, self.seed, layer.query.shape[1], layer.index, moment.step)
+            self._drawn = moment, layer.index, numbers
+        return self._drawn[2]

@@ -1,0 +1,104 @@
+"""Anchor rules where attention is computed: which keys of each head stand out (methods §1), on tensors.
+
+The definitions are those of `floatlens.analysis.rules`, which works on finished traces; a test holds the two together.
+Here a rule is always applied to each head of each sample by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from floatlens.core.errors import FloatlensError, did_you_mean
+
+__all__ = ["AnchorRule", "indices", "largest"]
+
+_DEFAULTS = {"topk": 5.0, "top1": 1.0, "zscore": 3.0}
+_ROUNDING = 1e-6
+_WRITTEN = re.compile(r"(?P<name>[a-z0-9]+)\s*(?:\(\s*(?:(?:ε|eps|k)\s*=)?\s*(?P<value>\d+(?:\.\d+)?)\s*\))?")
+
+
+@dataclass(frozen=True)
+class AnchorRule:
+    """`topk(k)`, `top1` or `zscore(ε)`; `str(rule)` is its name as analyses write it."""
+
+    name: str
+    value: float
+
+    @classmethod
+    def read(cls, who: str, k: int | None, rule: str | None) -> AnchorRule:
+        """From what an edit was given: a number of keys, or the name of a rule, or neither (the largest key)."""
+        if rule is None:
+            k = 1 if k is None else k
+            if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+                raise FloatlensError(f"{who}(k={k!r}): k is a number of keys; give a whole number from 1")
+            return cls("topk", float(k))
+        if k is not None:
+            raise FloatlensError(f'{who}: k={k} and rule="{rule}" both say which keys are anchors; give one of them')
+        found = _WRITTEN.fullmatch(rule.strip())
+        if found is None or found["name"] not in _DEFAULTS:
+            name = found["name"] if found else rule
+            raise FloatlensError(f'{who}: no anchor rule "{rule}" for edits{did_you_mean(name, _DEFAULTS)}')
+        value = _DEFAULTS[found["name"]] if found["value"] is None else float(found["value"])
+        whole = found["name"] != "zscore"
+        if value <= 0 or (whole and value % 1) or (found["name"] == "top1" and found["value"] is not None):
+            raise FloatlensError(f'{who}: rule="{rule}"; give topk(k) with a whole k, top1, or zscore(ε) with ε > 0')
+        return cls(found["name"], value)
+
+    def __str__(self) -> str:
+        return {"top1": "top1", "topk": f"topk(k={self.value:g})"}.get(self.name, f"zscore(ε={self.value:g})")
+
+    @property
+    def most(self) -> int | None:
+        """How many keys a head can have at most, where the rule says so."""
+        return None if self.name == "zscore" else int(self.value)
+
+    def find(self, who: object, received: Tensor, choosable: Tensor) -> Tensor:
+        """(batch, head, key) bool: the anchors among the choosable (batch, key), from what keys receive."""
+        there = choosable[:, None, :]
+        if self.name == "zscore":
+            value = received.double().masked_fill(~there, 0.0)
+            count = there.sum(-1, keepdim=True).clamp(min=1)
+            mean = value.sum(-1, keepdim=True) / count
+            spread = ((value - mean).masked_fill(~there, 0.0).square().sum(-1, keepdim=True) / count).sqrt()
+            return (value > mean + self.value * spread) & (spread > _ROUNDING * mean) & there
+        fewest = min((n for n in choosable.sum(-1).tolist() if n), default=0)
+        if fewest and self.value >= fewest:
+            raise FloatlensError(f"{who}: k={self.value:g} of {fewest} keys would leave none; give a smaller k")
+        return largest(torch.where(there, received, -torch.inf), int(self.value)) & there
+
+
+def largest(value: Tensor, count: Tensor | int) -> Tensor:
+    """(…, key) bool: the `count` (…) largest of each row; of equals the earlier."""
+    wanted = torch.as_tensor(count, device=value.device)
+    if not value.numel():
+        return torch.zeros_like(value, dtype=torch.bool)
+    least, most = (count, count) if isinstance(count, int) else (int(n) for n in wanted.aminmax())
+    if least == most and 0 < most < value.shape[-1]:
+        top, at = value.topk(most + 1, dim=-1)
+        if bool((top[..., -2] > top[..., -1]).all()):  # no tie where the line is drawn: the usual case, and fast
+            return torch.zeros_like(value, dtype=torch.bool).scatter_(-1, at[..., :-1], True)
+    if most <= 0:
+        return torch.zeros_like(value, dtype=torch.bool)
+    wanted = wanted.expand(value.shape[:-1]).unsqueeze(-1)
+    top = value.topk(min(most, value.shape[-1]), dim=-1).values
+    last = top.gather(-1, (wanted - 1).clamp(0, top.shape[-1] - 1))  # the smallest value that is still chosen
+    above, level = value > last, value == last
+    room = wanted - above.sum(-1, keepdim=True)
+    return (above | (level & (level.cumsum(-1) <= room))) & (wanted > 0)
+
+
+def indices(keys: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
+    """The chosen of (batch, head, key) bool by number, (batch, head, n), and which of those are chosen, as 1 and 0.
+
+    n is what the head with most has (or `most`, if that is known); heads with fewer are filled up with others. A few
+    columns of a block are changed much faster than all of it.
+    """
+    n = most
+    if n is None:
+        n = int(keys.sum(-1).max()) if keys.numel() else 0
+    chosen, at = keys.float().topk(n, dim=-1)
+    return at, chosen

@@ -1,0 +1,133 @@
+"""`SinkToken`: one extra token that sees only itself and is seen by all [Sink token], without touching the sequence.
+
+A token that sees only itself has the same key and value in every step, whatever is written. Its key is put beside those
+of every layer, in the softmax, and its value into the output; positions, tokens and cache stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from floatlens.attention.edit import Edit, Extra, Site
+from floatlens.attention.probe import Layer, Shape
+from floatlens.attention.recorder import Recorder
+from floatlens.attention.select import Select
+from floatlens.attention.session import Session, installed
+from floatlens.attention.soften import Workspace
+from floatlens.core.errors import FloatlensError
+from floatlens.edits.base import Intervention
+from floatlens.models.base import LanguageModel
+
+if TYPE_CHECKING:
+    from floatlens.models.facts import Facts
+
+__all__ = ["SinkToken"]
+
+
+class SinkToken(Intervention):
+    """Every row may put attention on a token beside the sequence.
+
+    By default, or with `token=ID`, it is a real token (BOS) that stands just before the first one and went through the
+    model alone. With `logit=x` it is an ideal sink: every query gives it the logit x, and its value is zero (0 is
+    "softmax plus one"). Rows then sum to 1 less its share, which the report gives. `strength` a scales its exp(logit).
+    It draws no keys, so that there is no random control; dose is `strength` or `logit`.
+
+    Example: `with fl.edit(model, fl.SinkToken(logit=2.0)) as editing: fl.decode(model, ids, gen_length=16)`
+    """
+
+    adds_key = True
+
+    def __init__(
+        self,
+        token: int | None = None,
+        *,
+        logit: float | None = None,
+        strength: float = 1.0,
+        select: Select | None = None,
+    ) -> None:
+        if token is not None and logit is not None:
+            raise FloatlensError(f"SinkToken: token={token} brings its own logits; give it or logit={logit}")
+        if logit is not None and not math.isfinite(logit):
+            raise FloatlensError(f"SinkToken(logit={logit}): give a finite number")
+        self.token, self.logit = token, logit
+        given: dict[str, Any] = {"token": token, "logit": logit}
+        super().__init__(select, strength, **{name: value for name, value in given.items() if value is not None})
+        self._states: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def check(self, facts: Facts) -> None:
+        super().check(facts)
+        if self.token is not None and not 0 <= self.token < facts.vocabulary:
+            raise FloatlensError(f"SinkToken(token={self.token}): {facts.ref} has ids up to {facts.vocabulary - 1}")
+
+    def prepare(self, model: LanguageModel, shape: Shape) -> None:
+        super().prepare(model, shape)
+        if self.logit is not None:
+            return
+        token = model.bos_id if self.token is None else self.token
+        if token is None:
+            raise FloatlensError(f"SinkToken: {model.ref} names no BOS token; give SinkToken(token=ID) or logit=…")
+        if not 0 <= token < model.vocab_size:
+            raise FloatlensError(f"SinkToken(token={token}): {model.ref} has ids up to {model.vocab_size - 1}")
+        self._states = _alone(model, token)
+
+    def extra(self, site: Site) -> Extra | None:
+        pieces = list(self.rows(site))
+        if not pieces:
+            return None
+        every = self._logits(site) + math.log(self.strength)
+        logits = torch.full_like(every, -torch.inf)
+        for rows in pieces:
+            heads = [h - site.heads.start for h in rows.heads]
+            inside = slice(rows.queries.start - site.queries.start, rows.queries.stop - site.queries.start)
+            logits[:, heads, inside] = every[:, heads, inside]
+
+        def took(share: Tensor) -> None:
+            for rows in pieces:
+                inside = slice(rows.queries.start - site.queries.start, rows.queries.stop - site.queries.start)
+                self.count(rows, share[:, [h - site.heads.start for h in rows.heads], inside])
+
+        return Extra(logits, self._value(site), took)
+
+    def _logits(self, site: Site) -> Tensor:
+        """(batch, head, query): what every query of the block gives the token."""
+        query = site.layer.query[site.batch, site.heads, site.queries].float()
+        if self.logit is not None:
+            return torch.full(query.shape[:3], self.logit, device=query.device)
+        key = self._by_head(site, 0)
+        logits = torch.einsum("bhqd,hd->bhq", query, key) * site.layer.scaling
+        cap = site.layer.softcap
+        return logits if cap is None else torch.tanh(logits / cap) * cap
+
+    def _value(self, site: Site) -> Tensor | None:
+        return None if self.logit is not None else self._by_head(site, 1)[None]
+
+    def _by_head(self, site: Site, which: int) -> Tensor:
+        """(head, dim) of the token's key or value in this layer: of each head of the block, its key/value head's."""
+        state = self._states[site.layer.index][which].to(site.layer.query.device)
+        groups = site.layer.query.shape[1] // state.shape[0]
+        return state[[h // groups for h in range(site.heads.start, site.heads.stop)]]
+
+
+class _Catch(Edit):
+    """Keeps the key and value of the one token of a pass, per layer: (kv head, dim)."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def begin_layer(self, layer: Layer) -> None:
+        self.states[layer.index] = layer.key[0, :, 0].float().clone(), layer.value[0, :, 0].float().clone()
+
+
+def _alone(model: LanguageModel, token: int) -> dict[int, tuple[Tensor, Tensor]]:
+    """Keys and values of a token that sees only itself, at position −1 where positions are rotations, else at 0."""
+    catch = _Catch()
+    session = Session(model, [], [catch], Recorder(model, [], None, Select(), 1), Workspace())
+    rotary = any("inv_freq" in name for name, _ in model.module.named_buffers())
+    place = torch.tensor([[-1]]) if rotary else None
+    with installed(model, session):
+        model.forward(torch.tensor([[token]]), positions=place)
+    return catch.states

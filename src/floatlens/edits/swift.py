@@ -1,0 +1,146 @@
+"""Changes to a block that are known without looking at every weight, with the entropy and column sums that follow.
+
+Rows need not be normalised for that: what moves within a row moves in the same proportion, and a head that is silenced
+is multiplied by 0 in its 1/Z. Keys that are neither source nor target keep their weights to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from floatlens.attention.blocks import Block
+from floatlens.attention.classes import QueryClasses
+from floatlens.edits.base import Rows
+from floatlens.edits.rules import indices
+
+__all__ = ["Few", "level", "move_few", "replace_rows", "scale_heads"]
+
+
+@dataclass(frozen=True)
+class Few:
+    """Columns that lose weight, then columns that gain it, by number; both (batch, head, n), with n of their own."""
+
+    at: Tensor
+    """All of them, one after another. One may stand in both halves, but only one of the two is then at work."""
+    losing: Tensor
+    """1 for a source, 0 where a head has fewer of them than n."""
+    share: Tensor
+    """Of what is moved, 0 where a head has fewer targets than n."""
+
+    @classmethod
+    def of(cls, sources: Tensor, shares: Tensor, most: int | None = None) -> Few:
+        """From (batch, head, key): which keys lose their weight (bool), which share of it each key gets."""
+        source, losing = indices(sources, most)
+        target, _ = indices(shares > 0, most)
+        return cls(torch.cat([source, target], dim=-1), losing, shares.gather(-1, target))
+
+
+def move_few(block: Block, rows: Rows, few: Few, strength: float, classes: QueryClasses | None) -> Tensor:
+    """Move weight between a few columns of some rows, in place; what each row moved, (batch, head, query).
+
+    In a row that does not see all targets those that it sees share, and where it sees none nothing is moved.
+    """
+    inside, n = rows.inside, few.losing.shape[-1]
+    exp, inverse = block.exp[:, :, inside], block.inverse[:, :, inside]
+    if not n or not few.share.shape[-1]:
+        return torch.zeros_like(inverse)
+    at, losing, share = few.at, few.losing.unsqueeze(2), few.share.unsqueeze(2)
+    if rows.partial:
+        share = share * rows.sees(at[..., n:], block.keys)
+        total = share.sum(-1, keepdim=True)
+        share = share / total.clamp(min=torch.finfo(share.dtype).tiny)
+        losing = losing * ((total > 0) & (at[..., None, :n] < block.keys))
+        at = at.clamp(max=block.keys - 1)  # a causal block holds no later keys, and its rows see none of them
+    place = at.unsqueeze(2).expand(-1, -1, exp.shape[2], -1)
+    old = exp.gather(-1, place)
+    taken = old[..., :n] * losing if strength == 1 else old[..., :n] * (losing * strength)
+    moved = taken.sum(-1, keepdim=True)
+    gained = torch.cat([-taken, moved * share], dim=-1)
+    exp.scatter_add_(-1, place, gained)
+    if block.entropy is not None:
+        scale = inverse.unsqueeze(-1)
+        less = old * scale
+        more = gained.add_(old).mul_(scale)
+        here = block.entropy[:, :, inside]
+        here += (torch.xlogy(less, less) - torch.xlogy(more, more)).sum(-1)
+        here.clamp_(min=0.0)
+    if block.columns is not None and classes is not None:
+        _sum_again(block, at, classes)
+    return moved.squeeze(-1) * inverse
+
+
+def _surprise(weights: Tensor) -> Tensor:
+    return torch.xlogy(weights, weights).neg_()
+
+
+def _sum_again(block: Block, at: Tensor, classes: QueryClasses) -> None:
+    """Column sums of a few columns (batch, head, n), from their weights as they are now."""
+    assert block.columns is not None
+    weights = block.exp.gather(-1, at.unsqueeze(2).expand(-1, -1, block.exp.shape[2], -1))
+    picks = classes.member[block.batch, classes.within(block.queries), block.queries].to(weights.device)
+    sums = picks.unsqueeze(1) @ (weights * block.inverse.unsqueeze(-1))
+    block.columns.scatter_(-1, at.unsqueeze(2).expand(-1, -1, sums.shape[2], -1), sums)
+
+
+def scale_heads(block: Block, rows: Rows, factor: float, classes: QueryClasses | None) -> tuple[Block, Tensor]:
+    """Some rows of some heads times a factor: the block, and what those rows summed to, (batch, head, query)."""
+    heads, inside = rows.local, rows.inside
+    inverse = block.inverse.clone()
+    total = torch.stack([block.exp[:, h, inside].sum(-1) for h in heads], dim=1) * inverse[:, heads, inside]
+    inverse[:, heads, inside] *= factor
+    entropy = block.entropy
+    if entropy is not None:
+        less = total * (factor * math.log(factor)) if factor else 0.0
+        entropy[:, heads, inside] = entropy[:, heads, inside] * factor - less
+    block = replace(block, inverse=inverse)
+    _sum_heads(block, heads, classes)
+    return block, total
+
+
+def _sum_heads(block: Block, heads: list[int], classes: QueryClasses | None) -> None:
+    """Column sums of whole heads, from their weights as they are now."""
+    if block.columns is None or classes is None:
+        return
+    picks = classes.member[block.batch, classes.within(block.queries), block.queries].to(block.exp.device)
+    for h in heads:
+        block.columns[:, h] = torch.bmm(picks * block.inverse[:, h, None], block.exp[:, h])
+
+
+def replace_rows(
+    block: Block, rows: Rows, new: Tensor, entropy: Tensor, classes: QueryClasses | None, total: bool = True
+) -> tuple[Block, Tensor]:
+    """Some rows of some heads become `new` (batch, head or 1, query or 1, key), times what they sum to with `total`.
+
+    `entropy` (batch, head or 1, query or 1) is that of `new`, which sums to 1 or, where it is to change nothing, to 0.
+    Gives the block, and half of Σ|new − old| of each row, (batch, head, query).
+    """
+    heads, inside = rows.local, rows.inside
+    inverse, moved = block.inverse.clone(), []
+    kept = None if not total or bool(new.any(-1).all()) else ~new.any(-1)
+    for i, h in enumerate(heads):
+        old, fresh = block.exp[:, h, inside], new[:, min(i, new.shape[1] - 1)]
+        old *= inverse[:, h, inside, None]
+        sums = old.sum(-1, keepdim=True) if total else torch.ones_like(old[..., :1])
+        fresh = fresh * sums
+        if kept is not None:
+            fresh = torch.where(kept[:, min(i, kept.shape[1] - 1), :, None], old, fresh)
+        moved.append(torch.sub(old, fresh).abs_().sum(-1) / 2)
+        old.copy_(fresh)
+        if block.entropy is not None:
+            flat = entropy[:, min(i, entropy.shape[1] - 1)] * sums[..., 0] + _surprise(sums[..., 0])
+            own = block.entropy[:, h, inside]
+            own.copy_(flat if kept is None else torch.where(kept[:, min(i, kept.shape[1] - 1)], own, flat))
+    inverse[:, heads, inside] = 1.0
+    block = replace(block, inverse=inverse)
+    _sum_heads(block, heads, classes)
+    return block, torch.stack(moved, dim=1)
+
+
+def level(over: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (…, key) even over the keys that are marked, and their entropy (…); all 0 where none is."""
+    number = over.sum(-1, keepdim=True).clamp(min=1)
+    return over / number, number.squeeze(-1).log()

@@ -1,0 +1,1 @@
+"""Put questions to a model and score its answers. It reads no data and writes no files."""

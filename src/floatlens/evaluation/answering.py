@@ -1,0 +1,190 @@
+"""A model's answers to questions: prompts built, decoded in batches, scored. The one way for every command.
+
+What is wrong with one question becomes its error and the others go on. An answer does not depend on its companions in
+a batch, so a batch that is too large for the memory is halved, and the answers say so. Nothing here reads data or
+writes files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from floatlens.attention.memory import Room, give_back, out_of_memory
+from floatlens.core.errors import FloatlensError, FloatlensWarning
+from floatlens.decoding import decode, decode_steps, prompt_room
+from floatlens.edits.editing import edit
+from floatlens.evaluation.edited import EditSpec, divergence, tapped
+from floatlens.evaluation.first_mask import Appended, first_mask
+from floatlens.evaluation.metrics import Scores, score
+from floatlens.prompts import Prompt, answer_text, build
+
+if TYPE_CHECKING:
+    from floatlens.core.config import AskConfig
+    from floatlens.data.examples import Example
+    from floatlens.decoding import Decoded
+    from floatlens.models import LanguageModel
+
+__all__ = ["Answer", "Asked", "ask"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as it is put: its documents are those that are shown.
+
+    `appended` asks for one pass over so many masks (or dots) instead of an answer, see `first_mask`; `edit` for an
+    answer under an edit of attention.
+    """
+
+    example: Example
+    appended: Appended | None = None
+    edit: EditSpec | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a question: a prediction and its scores (none where no answer is accepted), or an error."""
+
+    status: Literal["done", "failed"]
+    prediction: str | None = None
+    scores: Scores | None = None
+    prompt: str | None = None
+    prompt_tokens: int | None = None
+    dropped_documents: int | None = None
+    kl: float | None = None
+    """Under an edit: divergence of the first distribution it can reach from the unedited one, see `edited`."""
+    seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+
+
+def ask(model: LanguageModel, questions: Sequence[Asked], config: AskConfig, room: Room | None = None) -> list[Answer]:
+    """One answer per question, in order; all are decoded together, as far as there is `room`, which learns from it.
+
+    Example: `ask(fl.load("scale:llada"), [Asked(example)], AskConfig())[0].prediction`
+    """
+    began = time.perf_counter()
+    drafts = [_draft(model, question, config) for question in questions]
+    answers = {i: draft for i, draft in enumerate(drafts) if isinstance(draft, Answer)}
+    groups: dict[tuple[Appended | None, EditSpec | None], dict[int, _Draft]] = {}
+    for i, draft in enumerate(drafts):
+        if isinstance(draft, _Draft):
+            groups.setdefault((draft.asked.appended, draft.asked.edit), {})[i] = draft
+    for group in groups.values():
+        answers |= zip(group, _answers(model, list(group.values()), config, room or Room()), strict=True)
+    each = (time.perf_counter() - began) / max(len(questions), 1)
+    return [replace(answers[i], seconds=round(each, 4)) for i in range(len(questions))]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    asked: Asked
+    prompt: Prompt
+    warnings: tuple[str, ...]
+
+
+def _draft(model: LanguageModel, asked: Asked, config: AskConfig) -> _Draft | Answer:
+    """The prompt of a question, or the answer that says why there is none."""
+    example = asked.example
+    settings: dict[str, Any] = {"sampler": config.decoding.sampler, **config.decoding.settings}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FloatlensWarning)
+        try:
+            room = prompt_room(model, **settings)
+            if room is not None and asked.appended is not None:
+                room = min(room, (model.max_length or 0) - asked.appended.count)
+            prompt = build(
+                model.tokenizer,
+                question=example.question,
+                documents=example.documents,
+                answers=example.answers,
+                template=config.prompt.template,
+                chat=config.prompt.chat,
+                max_tokens=room,
+            )
+        except FloatlensError as error:
+            return Answer("failed", error=str(error))
+    said = tuple(str(w.message) for w in caught if issubclass(w.category, FloatlensWarning))
+    return _Draft(asked, prompt, said)
+
+
+def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: Room) -> list[Answer]:
+    """Decode and score drafts that are asked in one way; a batch that runs out of memory is done in halves."""
+    if room.questions is not None and len(drafts) > room.questions:
+        parts = (drafts[i : i + room.questions] for i in range(0, len(drafts), room.questions))
+        return [answer for part in list(parts) for answer in _answers(model, part, config, room)]
+    try:
+        return _together(model, drafts, config, room)
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+    # here what was raised, and with it everything that the attempt held, is gone
+    give_back()
+    edited = drafts[0].asked.edit is not None
+    said = room.fewer_questions(len(drafts)) if len(drafts) > 1 else room.smaller_blocks() if edited else None
+    if said is None:
+        why = f"out of memory on {model.device} with one question alone; show fewer documents or write less"
+        return [Answer("failed", error=why)]
+    again = _answers(model, drafts, config, room)
+    return [replace(answer, warnings=(*answer.warnings, said)) for answer in again]
+
+
+def _together(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: Room) -> list[Answer]:
+    if drafts[0].asked.appended is not None:
+        return [_one_token(draft, *found) for draft, found in zip(drafts, _masks(model, drafts), strict=True)]
+    decoded, changed = _decode(model, drafts, config, room)
+    assert model.tokenizer is not None  # a prompt was built with it
+    said = [answer_text(model.tokenizer, ids) for ids in decoded.answers()]
+    scored = [_scored(draft, text, config.first_line) for draft, text in zip(drafts, said, strict=True)]
+    return [replace(answer, kl=kl) for answer, kl in zip(scored, changed, strict=True)]
+
+
+def _decode(
+    model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: Room
+) -> tuple[Decoded, Sequence[float | None]]:
+    """What the model wrote, and under an edit how far that moved the first distribution it reaches."""
+    ids = [draft.prompt.ids for draft in drafts]
+    how: dict[str, Any] = {"sampler": config.decoding.sampler, **config.decoding.settings}
+    spec = drafts[0].asked.edit
+    if spec is None:
+        return decode(model, ids, **how), [None] * len(drafts)
+    made, first = spec.build(model), spec.reaches
+    with tapped(model, first) as plain:
+        for _ in islice(decode_steps(model, ids, **how), first + 1):
+            pass
+    with edit(model, made, workspace=room.workspace()), tapped(model, first) as edited:
+        decoded = decode(model, ids, **how)
+    before, after = (tap.first or [None] * len(drafts) for tap in (plain, edited))
+    return decoded, [divergence(*pair) for pair in zip(before, after, strict=True)]
+
+
+def _masks(model: LanguageModel, drafts: Sequence[_Draft]) -> list[tuple[str, bool]]:
+    appended = drafts[0].asked.appended
+    assert appended is not None
+    prompts = [draft.prompt.ids for draft in drafts]
+    return first_mask(model, prompts, [draft.asked.example.answers for draft in drafts], appended)
+
+
+def _scored(draft: _Draft, text: str, first_line: bool) -> Answer:
+    answers = draft.asked.example.answers
+    return _answer(draft, text, score(text, answers, first_line=first_line) if answers else None)
+
+
+def _one_token(draft: _Draft, text: str, right: bool) -> Answer:
+    """A token stands for the beginning of an answer; it is right or wrong, and there is no F1 of it."""
+    hit = float(right)
+    return _answer(draft, text, Scores(hit, hit, hit) if draft.asked.example.answers else None)
+
+
+def _answer(draft: _Draft, text: str, scores: Scores | None) -> Answer:
+    prompt = draft.prompt
+    digest = hashlib.sha256(np.asarray(prompt.ids, dtype="<i8").tobytes()).hexdigest()[:16]
+    dropped = 0 if prompt.dropped is None else prompt.dropped.documents
+    return Answer("done", text, scores, digest, len(prompt.ids), dropped, warnings=draft.warnings)

@@ -1,0 +1,37 @@
+"""Attention between regions: from the queries of one region to the keys of another (methods §6 `qr`, §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from floatlens.attention.probe import Layer, Mean, Need, Probe, register
+
+__all__ = ["Flow"]
+
+
+@register
+class Flow(Probe):
+    """Each row sums to 1 over `region`: the mean mass that a query of `from_region` puts on each region's keys."""
+
+    name = "flow"
+    needs: ClassVar[frozenset[Need]] = frozenset({"columns"})
+
+    def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
+        state, columns = layer.state, layer.columns
+        assert columns is not None
+        keys = torch.from_numpy(state.key_member).to(columns.device)
+        by_region = state.classes.by_region.to(columns.device)
+        mass = columns @ keys.unsqueeze(1)  # (batch, head, class, region)
+        counts = state.classes.counts.to(columns.device) @ by_region.T
+        total = by_region @ mass.mean(1)
+        question = state.layout.index("query")
+        asked = torch.zeros_like(by_region[0]) if question is None else by_region[question]
+        asked_count = state.classes.counts.to(columns.device) @ asked
+        return {
+            "flow": Mean(total, counts.unsqueeze(-1)),
+            "question_flow": Mean(torch.einsum("c,bhcr->bhr", asked, mass), asked_count[:, None, None]),
+        }

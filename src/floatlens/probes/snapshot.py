@@ -1,0 +1,69 @@
+"""Whole (query, key) matrices of a few chosen layers, heads and steps, with a guard on their size.
+
+With a key/value cache each pass brings only its new rows; they are put below the earlier ones, so that a snapshot of
+step s is what a full pass over the sequence so far would give.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from floatlens.attention.probe import Layer, Probe, Shape
+from floatlens.attention.select import Select
+from floatlens.core.errors import FloatlensError
+
+__all__ = ["Snapshot"]
+
+
+class Snapshot(Probe):
+    """Base of the probes that keep matrices. `select=None` keeps none."""
+
+    picture: ClassVar[str]
+    """The variable that the matrices become."""
+
+    def __init__(self, select: Select | None, max_bytes: int) -> None:
+        self.select = select
+        self.max_bytes = max_bytes
+        self.chosen_layers: tuple[int, ...] = ()
+        self.chosen_heads: tuple[int, ...] = ()
+        self.chosen_steps: frozenset[int] = frozenset()
+        self.taken: dict[tuple[int, int], NDArray[np.float32]] = {}
+        self._rows: dict[int, Tensor] = {}
+
+    def prepare(self, shape: Shape) -> None:
+        self.taken, self._rows = {}, {}
+        if self.select is None:
+            return
+        self.chosen_layers = self.select.layer_ids(shape.layers)
+        self.chosen_heads = self.select.head_ids(shape.heads)
+        steps = self.select.step_ids(shape.steps)
+        self.chosen_steps = frozenset(steps)
+        size = 4 * len(steps) * len(self.chosen_layers) * len(self.chosen_heads) * shape.length**2
+        count = f"{len(steps)} steps × {len(self.chosen_layers)} layers × {len(self.chosen_heads)} heads"
+        self._check(size, f"{count} × {shape.length}² positions")
+
+    def _check(self, size: int, what: str) -> None:
+        if size > self.max_bytes:
+            raise FloatlensError(
+                f'probe "{self.name}": {what} would take {size / 2**20:.0f} MiB and max_bytes allows '
+                f"{self.max_bytes / 2**20:.0f}; choose fewer with Select(layers=…, heads=…, steps=…)"
+            )
+
+    def keep(self, layer: Layer, rows: Tensor) -> None:
+        """Rows (batch, chosen head, new query, key) of this pass; stored when its step was chosen."""
+        earlier = self._rows.get(layer.index)
+        if layer.state.offset and earlier is not None:
+            grown = torch.nn.functional.pad(earlier, (0, rows.shape[-1] - earlier.shape[-1]), value=float("nan"))
+            rows = torch.cat([grown, rows], dim=2)
+        if layer.state.causal:
+            q = torch.arange(rows.shape[3] - rows.shape[2], rows.shape[3], device=rows.device)[:, None]
+            rows = rows.masked_fill(torch.arange(rows.shape[3], device=rows.device) > q, float("nan"))
+        self._rows[layer.index] = rows
+        if layer.state.step in self.chosen_steps:
+            self.taken[layer.state.step, layer.index] = rows.cpu().numpy()
+            self._check(sum(picture.nbytes for picture in self.taken.values()), f"{len(self.taken)} matrices")

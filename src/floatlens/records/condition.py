@@ -1,0 +1,107 @@
+"""Conditions: how a question is put to a model. A small tagged union, stored in records as structured JSON.
+
+`label` is for people. Nothing is ever read back out of a label: code looks at the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_serializer, field_validator
+
+__all__ = ["CLOSED", "RAG", "Closed", "Condition", "Edited", "Rag", "Stressed", "read_condition"]
+
+
+class _Condition(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Closed(_Condition):
+    """The question alone: closed book."""
+
+    kind: Literal["closed"] = "closed"
+
+    @property
+    def label(self) -> str:
+        return "closed"
+
+
+class Rag(_Condition):
+    """The question with its documents, as the data has them or as retrieved. The baseline of every edit."""
+
+    kind: Literal["rag"] = "rag"
+
+    @property
+    def label(self) -> str:
+        return "rag"
+
+
+class Stressed(_Condition):
+    """One point of a stress test: the test, its series (a kind of distractor, say) and the place on the axis."""
+
+    kind: Literal["stress"] = "stress"
+    test: str
+    series: str
+    x: float
+    point: str = Field(description="the point in words: a layout's name, 0.4, 5th of 10")
+
+    @property
+    def label(self) -> str:
+        return " ".join([self.test, *([self.series] if self.series != self.test else []), self.point])
+
+
+class Edited(_Condition):
+    """The documents of `rag`, decoded under an edit of attention, or under that edit's random control."""
+
+    kind: Literal["edit"] = "edit"
+    name: str
+    settings: tuple[tuple[str, Any], ...] = ()
+    control: Literal["random"] | None = None
+    seed: int | None = Field(None, description="of a control's draws")
+
+    @field_validator("settings", mode="before")
+    @classmethod
+    def _pairs(cls, given: Any) -> Any:
+        pairs = given.items() if isinstance(given, Mapping) else given
+        return tuple((str(key), _frozen(value)) for key, value in pairs)
+
+    @field_serializer("settings")
+    def _mapping(self, settings: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+        return dict(settings)
+
+    @property
+    def settings_label(self) -> str:
+        """`k=5 to=step0`; "" without settings."""
+        return " ".join(f"{key}={_shown(value)}" for key, value in self.settings)
+
+    @property
+    def label(self) -> str:
+        return " ".join(filter(None, [self.name, self.settings_label, "(random)" if self.control else ""]))
+
+    @property
+    def edited(self) -> Edited:
+        """The edit itself, of its control or of itself."""
+        return self.model_copy(update={"control": None, "seed": None})
+
+
+Condition = Annotated[Closed | Rag | Stressed | Edited, Field(discriminator="kind")]
+"""How a question is put; `kind` says which."""
+CLOSED, RAG = Closed(), Rag()
+_ADAPTER: TypeAdapter[Any] = TypeAdapter(Condition)
+
+
+def read_condition(value: Mapping[str, Any]) -> Closed | Rag | Stressed | Edited:
+    """A condition from its JSON. Example: `read_condition({"kind": "rag"})`"""
+    found: Closed | Rag | Stressed | Edited = _ADAPTER.validate_python(dict(value))
+    return found
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(one) for one in value) if isinstance(value, list | tuple) else value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(".".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)

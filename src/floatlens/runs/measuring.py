@@ -1,0 +1,88 @@
+"""One question traced under an edit, for what stands beside its answer: drift, absorption, attention moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from floatlens.analysis import absorption, drift
+from floatlens.attention.memory import Room, in_blocks_that_fit
+from floatlens.traces.tracing import trace
+
+if TYPE_CHECKING:
+    from floatlens.attention.soften import Workspace
+    from floatlens.core.config import AskConfig
+    from floatlens.edits import Change, Intervention
+    from floatlens.evaluation.answering import Asked
+    from floatlens.models import LanguageModel
+    from floatlens.traces import Trace
+
+__all__ = ["Measured", "measure"]
+
+Moved = tuple[tuple[int, int, int, float], ...]
+"""(step, layer, rows changed, attention moved in all of them), of every step and layer in which an edit acted."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Means over layers by name, what an edit moved, and what a user should know of how it went."""
+
+    values: dict[str, float]
+    moved: Moved | None
+    said: tuple[str, ...] = ()
+
+
+def measure(model: LanguageModel, asked: Asked, config: AskConfig, room: Room | None = None) -> Measured:
+    """Means over layers of: overlap of anchors from step to step, positions the strongest key moves per step, percent
+    of attention on the first position and on the strongest key, each also above what it would get under uniform
+    attention; and attention moved per row that was changed."""
+    said: list[str] = []
+    otherwise = f"out of memory on {model.device}; set traces.edited (--traces) to 0, or show fewer documents"
+
+    def attempt(workspace: Workspace) -> tuple[Trace, list[Change]]:
+        made = None if asked.edit is None else asked.edit.build(model)  # anew: its report is of one trace
+        return _trace(model, asked, config, made, workspace), [] if made is None else made.report()
+
+    found, changes = in_blocks_that_fit(room or Room(), attempt, said, otherwise)
+    values = _means(found)
+    rows = sum(change.rows for change in changes)
+    if rows:
+        values["moved"] = sum(change.mass for change in changes) / rows
+    each = tuple((one.step, one.layer, one.rows, round(one.mass, 6)) for one in changes)
+    return Measured(values, None if asked.edit is None else each, tuple(said))
+
+
+def _trace(
+    model: LanguageModel, asked: Asked, config: AskConfig, edit: Intervention | None, workspace: Workspace
+) -> Trace:
+    how: dict[str, Any] = {"sampler": config.decoding.sampler, **config.decoding.settings}
+    return trace(
+        model,
+        question=asked.example.question,
+        documents=asked.example.documents,
+        answers=asked.example.answers,
+        template=config.prompt.template,
+        chat=config.prompt.chat,
+        probes=["received"],
+        edits=[] if edit is None else [edit],
+        workspace=workspace,
+        **how,
+    )
+
+
+def _means(found: Trace) -> dict[str, float]:
+    moves, absorbed = drift(found).groups[0], absorption(found).groups[0]
+    views = absorbed.coordinate("absorbed", "view")
+    first, strongest = views.index("fixed"), views.index("floating")
+    share, excess = absorbed.values("absorbed")[0], absorbed.values("excess")[0]
+    values = {
+        "overlap": moves.values("jaccard_by_layer"),
+        "speed": moves.values("slope_by_layer"),
+        "first position": share[first],
+        "first position, above uniform": excess[first],
+        "strongest key": share[strongest],
+        "strongest key, above uniform": excess[strongest],
+    }
+    return {name: float(np.nanmean(value)) for name, value in values.items() if np.isfinite(value).any()}

@@ -1,0 +1,251 @@
+"""Ray as an executor: actors that each hold one model, on this machine or on a cluster; the driver alone writes.
+
+An actor that dies is replaced and its task tried again elsewhere (see `spread`). Tasks go only to actors that have
+answered, so that one that finds no place holds up nothing. A cluster that is started here listens on this machine only,
+has no dashboard, reports nothing to anybody, and ends with the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from floatlens.core.errors import FloatlensError
+from floatlens.runs.spread import ATTEMPTS, Pending, Spread, Task
+from floatlens.runs.workers import Holder, cores, said
+
+if TYPE_CHECKING:
+    from floatlens.runs.spec import Machine
+
+__all__ = ["RayWorkers", "import_ray"]
+
+R = TypeVar("R")
+
+
+def import_ray() -> ModuleType:
+    """Ray, told beforehand to keep to itself."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns about a change to come
+    try:
+        import ray
+    except ImportError:
+        raise FloatlensError('the executor "ray" needs Ray; install it with: pip install "floatlens[ray]"') from None
+    return ray
+
+
+class RayWorkers:
+    """Performs tasks in Ray actors. Example: `with RayWorkers(2, threads=1) as team: list(team.run(tasks))`
+
+    `count` None takes as many as the cluster has room for. `cpus` and `gpus` are what Ray reserves for each; `patience`
+    is how many seconds may pass without a single worker.
+    """
+
+    def __init__(
+        self,
+        count: int | None = None,
+        threads: int = 1,
+        *,
+        cpus: float = 1.0,
+        gpus: float = 0.0,
+        address: str | None = None,
+        patience: float = 300.0,
+    ) -> None:
+        self._ray = import_ray()
+        self.count, self._threads, self._cpus, self._gpus, self._address = count, threads, cpus, gpus, address
+        self._patience = patience
+        self._all: list[_Worker] = []
+        self._own = False
+
+    @staticmethod
+    def of(machine: Machine, count: int | None, threads: int) -> RayWorkers:
+        """As a study asks for it."""
+        return RayWorkers(count, threads, cpus=machine.cpus, gpus=machine.gpus, address=machine.address)
+
+    def __enter__(self) -> RayWorkers:
+        ray = self._ray
+        if not ray.is_initialized():
+            self._connect()
+        try:
+            self.count = self._affordable()
+            actor = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0)(_Actor)
+            self._all = [_Worker(ray, actor, self._threads, number) for number in range(self.count)]
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _connect(self) -> None:
+        logging.getLogger("ray").setLevel(logging.ERROR)  # it says at length that all is well
+        options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": False}
+        if self._address is None:
+            wanted = math.ceil((self.count or cores()) * self._cpus)
+            local = {"num_cpus": max(cores(), wanted), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            options |= {"address": "local", **local}
+            os.environ.setdefault("RAY_worker_niceness", "0")  # as this process, and not after all others
+        else:
+            options["address"] = self._address
+        try:
+            self._ray.init(**options)
+        except Exception as error:  # a bare one is what Ray raises where a machine is too busy to start it in time
+            self._ray.shutdown()  # what was started of it
+            where = f"at {self._address}" if self._address else "on this machine"
+            raise FloatlensError(f"Ray {where} cannot be reached or started ({_first_line(error)})") from error
+        self._own = True
+
+    def _affordable(self) -> int:
+        """How many workers the machines of the cluster have room for; an error where that is fewer than asked for."""
+        asked = [(name, each) for name, each in (("CPU", self._cpus), ("GPU", self._gpus)) if each]
+        if not asked:
+            return self.count or 1
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        most = sum(min(math.floor(node.get(name, 0) / each + 1e-9) for name, each in asked) for node in nodes)
+        if most < (self.count or 1):
+            cpus, gpus = (sum(node.get(name, 0) for node in nodes) for name in ("CPU", "GPU"))
+            where = f"{len(nodes)} machine{'s' * (len(nodes) != 1)}"
+            raise FloatlensError(
+                f"{self.count or 1} workers with {self._asked} each are asked for, and the Ray cluster of {where} with "
+                f"{cpus:g} CPUs and {gpus:g} GPUs in all has room for {most}; "
+                "ask for fewer (machine.workers, machine.cpus, machine.gpus)"
+            )
+        return self.count or most
+
+    @property
+    def _asked(self) -> str:
+        return f"{self._cpus:g} CPUs and {self._gpus:g} GPUs"
+
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        for worker in self._all:
+            worker.stop()
+        self._all = []
+        if self._own:
+            self._ray.shutdown()
+            self._own = False
+
+    def run(self, tasks: Iterable[Task[R]]) -> Iterator[tuple[Task[R], R]]:
+        team = _Team(self._ray, self._all, self._patience, self._asked)
+        yield from Spread(team, team.ready).run(iter(tasks))
+
+
+class _Worker:
+    """One actor as the driver sees it. It gets no task before it has said hello: Ray may have no place for it yet."""
+
+    def __init__(self, ray: ModuleType, kind: Any, threads: int, number: int) -> None:
+        self._ray, self._kind, self._threads, self.number = ray, kind, threads, number
+        self.pending: Pending[Any] | None = None
+        self.promise: Any = None
+        self.still_born = 0
+        self._start()
+
+    def _start(self) -> None:
+        self.placed = False
+        self.actor = self._kind.remote(self._threads)
+        self.hello = self.actor.pid.remote()
+
+    def meet(self) -> str:
+        """Take its hello: from now on it gets tasks. One that died before is replaced, and what it said given."""
+        try:
+            self.pid: int = self._ray.get(self.hello)
+        except self._ray.exceptions.RayError as error:
+            self.still_born += 1
+            self.stop()
+            self._start()
+            return _first_line(error)
+        self.placed = True
+        return ""
+
+    def give(self, pending: Pending[Any]) -> None:
+        self.pending = pending
+        self.promise = self.actor.perform.remote(pending.task)
+
+    def receive(self) -> tuple[bool, Any]:
+        """(True, result), or (False, what went wrong); a dead actor is replaced."""
+        self.pending = None
+        promise, self.promise = self.promise, None
+        try:
+            found: tuple[bool, Any] = self._ray.get(promise)
+            return found
+        except self._ray.exceptions.RayError as error:  # the actor or its machine is gone, or the result is lost
+            self.stop()
+            self._start()
+            return False, f"the Ray worker was lost ({_first_line(error)})"
+
+    def stop(self) -> None:
+        with suppress(self._ray.exceptions.RayError, ValueError):
+            self._ray.kill(self.actor)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+class _Team(Sequence[_Worker]):
+    """The workers that can be given tasks now. Where none can, looking waits for one, but not for ever.
+
+    Actors that found no place (a machine is gone, others use the cluster) are waited for beside the work of the rest.
+    """
+
+    def __init__(self, ray: ModuleType, workers: Sequence[_Worker], patience: float, asked: str) -> None:
+        self._ray, self._workers, self._patience, self._asked = ray, workers, patience, asked
+        self._said = ""
+
+    def __len__(self) -> int:
+        return sum(worker.placed for worker in self._workers)
+
+    def __getitem__(self, at: Any) -> Any:
+        return [worker for worker in self._workers if worker.placed][at]
+
+    def __iter__(self) -> Iterator[_Worker]:
+        end = time.monotonic() + self._patience
+        while not len(self):
+            self._meet([], max(0.0, end - time.monotonic()))
+            if not len(self) and (time.monotonic() >= end or not self._absent):
+                why = f"the last one said: {self._said}" if self._said else "others may be using the cluster"
+                raise FloatlensError(
+                    f"no Ray worker could be started within {self._patience:g} s: each asks for {self._asked}; {why}"
+                )
+        return iter(self[:])
+
+    def ready(self, busy: Sequence[_Worker]) -> list[_Worker]:
+        """Those of the busy that are done; nobody where it was a new one that said hello."""
+        done = self._meet([worker.promise for worker in busy], None)
+        return [worker for worker in busy if worker.promise in done]
+
+    @property
+    def _absent(self) -> list[_Worker]:
+        """Who is waited for; not those that died again and again before they could do anything."""
+        return [worker for worker in self._workers if not worker.placed and worker.still_born < ATTEMPTS]
+
+    def _meet(self, promises: list[Any], seconds: float | None) -> list[Any]:
+        """Wait for one of the promises or a hello, take the hellos that have come, and give the promises kept."""
+        absent = {worker.hello: worker for worker in self._absent}
+        wanted = [*promises, *absent]
+        done: list[Any] = self._ray.wait(wanted, num_returns=1, timeout=seconds)[0] if wanted else []
+        for hello in done:
+            if hello in absent:
+                self._said = absent[hello].meet() or self._said
+        return done
+
+
+class _Actor:
+    """What runs in an actor's process."""
+
+    def __init__(self, threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        self._holder = Holder()
+
+    def perform(self, task: Task[Any]) -> tuple[bool, Any]:
+        try:
+            return True, task.perform(self._holder)
+        except Exception as error:
+            return False, said(error)
+
+    def pid(self) -> int:
+        return os.getpid()

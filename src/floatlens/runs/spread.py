@@ -1,0 +1,126 @@
+"""How tasks are shared out among workers, wherever these are: who gets what, and what happens when one fails or dies.
+
+A task that fails is tried twice more, by another worker where there is one, then counts as failed. A batch that failed
+twice is divided before the third time, so that one item, or memory for half of them only, costs no more than it must.
+Workers are processes of this machine (`workers`) or actors of a Ray cluster (`ray_workers`); here nothing is known of
+either.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    from floatlens.runs.workers import Holder
+
+__all__ = ["ATTEMPTS", "Divisible", "Pending", "Spread", "Task", "Worker", "halves"]
+
+ATTEMPTS = 3
+"""How often a task is tried before it counts as failed."""
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Task(Protocol[R_co]):
+    """A piece of work that can be sent to another process."""
+
+    def perform(self, holder: Holder) -> R_co:
+        """Do it with the models of the holder."""
+
+    def failed(self, error: str) -> R_co:
+        """What to put on record when it could not be done."""
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """A task that may be done in two parts."""
+
+    def halves(self) -> Sequence[Any]:
+        """Two tasks instead of this one; nothing where it cannot be divided."""
+
+
+def halves(task: Task[R]) -> Sequence[Task[R]]:
+    """Two tasks instead of one; nothing where it cannot be divided."""
+    return task.halves() if isinstance(task, Divisible) else ()
+
+
+@dataclass(eq=False)
+class Pending(Generic[R]):
+    """A task, how often it was tried, and who tried it last."""
+
+    task: Task[R]
+    tried: int = 0
+    errors: list[str] = field(default_factory=list)
+    last: int | None = None
+
+
+class Worker(Protocol):
+    """Somebody who does one task at a time."""
+
+    number: int
+    pending: Pending[Any] | None
+
+    def give(self, pending: Pending[Any]) -> None:
+        """Begin with it; a worker that is dead says so in `receive`."""
+
+    def receive(self) -> tuple[bool, Any]:
+        """(True, result), or (False, what went wrong); a dead worker has replaced itself. `pending` is None again."""
+
+
+W = TypeVar("W", bound=Worker)
+
+
+class Spread(Generic[W]):
+    """Gives tasks to a team and takes their results, until there are no more of either.
+
+    `ready` waits until at least one of the busy workers has something to say, and gives those that have.
+    """
+
+    def __init__(self, team: Sequence[W], ready: Callable[[Sequence[W]], Sequence[W]]) -> None:
+        self._team, self._ready = team, ready
+        self._again: deque[Pending[Any]] = deque()
+
+    def run(self, tasks: Iterator[Task[R]]) -> Iterator[tuple[Task[R], R]]:
+        while True:
+            for worker in self._team:
+                if worker.pending is None and (pending := self._next(worker, tasks)) is not None:
+                    worker.give(pending)
+            busy = [worker for worker in self._team if worker.pending is not None]
+            if not busy:
+                return
+            for worker in self._ready(busy):
+                yield from self._take(worker)
+
+    def _next(self, worker: W, tasks: Iterator[Task[R]]) -> Pending[R] | None:
+        """A task to be tried again that somebody else had, else a new one.
+
+        What this worker failed waits for another: one that is idle is asked next, a busy one will be.
+        """
+        for pending in self._again:
+            if pending.last != worker.number or len(self._team) == 1:
+                self._again.remove(pending)
+                return pending
+        new = next(tasks, None)
+        return None if new is None else Pending(new)
+
+    def _take(self, worker: W) -> Iterator[tuple[Task[R], R]]:
+        pending = worker.pending
+        assert pending is not None
+        done, result = worker.receive()
+        if done:
+            yield pending.task, result
+            return
+        pending.tried += 1
+        pending.last = worker.number
+        pending.errors.append(str(result))
+        parts = halves(pending.task) if pending.tried == ATTEMPTS - 1 else ()
+        if parts:
+            self._again.extend(Pending(part, 1, list(pending.errors), worker.number) for part in parts)
+        elif pending.tried < ATTEMPTS:
+            self._again.append(pending)
+        else:
+            yield pending.task, pending.task.failed(f"{pending.errors[-1]} (tried {ATTEMPTS} times)")

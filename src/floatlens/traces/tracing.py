@@ -1,0 +1,301 @@
+"""`trace`: build the prompt, decode under capture, and put what was seen into one `Trace`.
+
+This is where the rooms meet: prompts, decoding, capture and traces know nothing of each other's insides. It analyses
+nothing and writes no file.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from floatlens import __version__, prompts
+from floatlens.attention.edit import Edit
+from floatlens.attention.probe import Layout, Probe
+from floatlens.attention.recorder import Recorder
+from floatlens.attention.select import Select
+from floatlens.attention.session import capture
+from floatlens.attention.soften import Workspace
+from floatlens.core.errors import FloatlensError
+from floatlens.decoding import Canvas, Step, decode_steps, plan
+from floatlens.edits import Intervention
+from floatlens.probes.snapshot import Snapshot
+from floatlens.traces import SCHEMA, SCHEMA_VERSION, Trace
+from floatlens.traces.inputs import Given, read_inputs
+from floatlens.traces.schema import ALWAYS, BY_PROBE
+from floatlens.traces.store import with_labels
+
+if TYPE_CHECKING:
+    from floatlens.models import LanguageModel
+    from floatlens.prompts import DocumentLike, HoleLike, Prompt
+
+__all__ = ["DEFAULT_PROBES", "layout_of", "trace"]
+
+DEFAULT_PROBES = ("received", "entropy", "flow", "answer_rows", "qk", "extremes")
+
+
+def trace(
+    model: LanguageModel,
+    *,
+    question: str | None = None,
+    documents: Iterable[DocumentLike] = (),
+    gold: int | None = None,
+    answers: str | Iterable[str] = (),
+    prompt: str | Prompt | None = None,
+    prompt_ids: Sequence[int] | Any = None,
+    passage: str | None = None,
+    hole: HoleLike | None = None,
+    target: str | None = None,
+    target_ids: Sequence[int] | Any = None,
+    forced: bool | None = None,
+    probes: Sequence[str | Probe] | None = None,
+    select: Select | None = None,
+    heads: Literal["all", "mean"] = "all",
+    edits: Sequence[Edit] = (),
+    template: str | Path = "default",
+    chat: bool | None = None,
+    sampler: str | None = None,
+    workspace: Workspace | None = None,
+    data: str | None = None,
+    **settings: Any,
+) -> Trace:
+    """Decode one prompt and record its attention.
+
+    Give a `question` (with `documents`, the 0-based index `gold` of the one that holds the answer, and the accepted
+    `answers` to mark the evidence), or a `prompt` as text, or `prompt_ids`, or a `passage` with a `hole`: a number of
+    tokens in its middle, or (start, stop) in characters. A `target` (text that continues the prompt, or `target_ids`)
+    is written instead of the model's own words, the sampler still choosing where; for a passage it is what was cut out,
+    unless `forced=False` lets the model fill the hole. `probes` are names or instances (default: all cheap ones),
+    `select` limits layers, heads and steps, `heads="mean"` drops the head dimension, `workspace` sets the size of the
+    blocks of attention, `data` names the data set. What is left goes to the sampler (see `floatlens.decode`).
+
+    Example: `trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.received`
+    """
+    _check(heads, data)
+    what = (question, documents, gold, answers, prompt, prompt_ids, passage, hole, target, target_ids, forced)
+    inputs = read_inputs(model, Given(*what, template=template, chat=chat), dict(sampler=sampler, **settings))
+    canvas = plan(model, inputs.prompt.ids, **inputs.decoding)
+    with capture(
+        model,
+        DEFAULT_PROBES if probes is None else probes,
+        edits=edits,
+        layout=_layout(inputs.prompt, canvas),
+        select=select,
+        steps=canvas.max_steps,
+        length=canvas.length,
+        mean_heads=heads == "mean",
+        workspace=workspace,
+    ) as recorder:
+        steps = []
+        for step in decode_steps(model, inputs.prompt.ids, **inputs.decoding):
+            recorder.commit(step)
+            steps.append(step)
+    made = _dataset(model, inputs.prompt, canvas, steps, recorder, heads)
+    made = made.assign_attrs(edits=[_edit_name(edit) for edit in recorder.edits])
+    return Trace(made if data is None else made.assign_attrs(data_set=data))
+
+
+def _check(heads: Any, data: Any) -> None:
+    if heads not in ("all", "mean"):
+        raise FloatlensError(f'heads="{heads}"; give "all" or "mean"')
+    if data is not None and (not isinstance(data, str) or not data):
+        raise FloatlensError(f'data={data!r}; give the name of a data set, such as "nq"')
+
+
+def _edit_name(edit: object) -> str:
+    """An intervention with its settings, any other edit by its class."""
+    return repr(edit) if isinstance(edit, Intervention) else type(edit).__name__
+
+
+# -- the layout ---------------------------------------------------------------------------------------------------
+
+
+def layout_of(spans: Sequence[tuple[str, int]], canvas: Canvas) -> Layout:
+    """A layout from (region, number of tokens) in order; what is left of the canvas is the answer."""
+    names = [*dict.fromkeys(name for name, _ in spans), "answer"]
+    region_of = np.full((1, canvas.length), len(names) - 1, dtype=np.int64)
+    given = np.repeat([names.index(name) for name, _ in spans], [count for _, count in spans])
+    region_of[0, : len(given)] = given
+    return Layout(tuple(names), region_of)
+
+
+def _layout(prompt: Prompt, canvas: Canvas) -> Layout:
+    """Regions of the whole canvas: those of the prompt, and the answer wherever something is to be written."""
+    region_of = np.full((1, canvas.length), prompt.regions.index("answer"), dtype=np.int64)
+    region_of[0, : len(prompt.ids)] = prompt.region_of
+    region_of[canvas.answer.numpy()] = prompt.regions.index("answer")
+    evidence = np.zeros((1, canvas.length), dtype=bool)
+    evidence[0, : len(prompt.ids)] = prompt.evidence
+    return Layout(tuple(prompt.regions), region_of, evidence if evidence.any() else None)
+
+
+# -- the dataset --------------------------------------------------------------------------------------------------
+
+
+def _dataset(
+    model: LanguageModel, prompt: Prompt, canvas: Canvas, steps: list[Step], recorder: Recorder, heads: str
+) -> xr.Dataset:
+    final = canvas.ids[0].numpy().astype(np.int32)
+    for step in steps:
+        final[step.position.numpy()] = step.token.numpy()
+    length = int(steps[-1].position.max()) + 1 if model.kind == "arm" else canvas.length
+    final = final[:length]
+    arrays: dict[str, tuple[tuple[str, ...], Any]] = {}
+    for name, store in recorder.variables.items():
+        if len(store):
+            dims = _dims(name, heads)
+            stacked = store.stack()[:, 0]
+            arrays[name] = (dims, stacked[..., :length] if dims[-1] in ("key", "query") else stacked)
+    coords: dict[str, Any] = {"step": np.array(recorder.steps, dtype=np.int64), "layer": np.array(recorder.layers)}
+    if heads == "all" or any(name in BY_PROBE["answer_rows"] for name in recorder.specs):
+        coords["head"] = np.array(recorder.heads)
+    for probe in recorder.probes:
+        if isinstance(probe, Snapshot) and probe.taken:
+            _add_pictures(probe, length, arrays, coords)
+    _add_tokens(recorder, arrays)
+    _add_always(prompt, canvas, steps, coords["step"], final, arrays)
+    data = xr.Dataset({n: (d, np.asarray(a, dtype=SCHEMA[n].dtype)) for n, (d, a) in arrays.items()}, coords)
+    data = data.assign_coords(key=np.arange(length))
+    data.attrs = _provenance(model, prompt, canvas, steps, recorder, heads, final)
+    for variable in data.data_vars:
+        data[variable].attrs["meaning"] = SCHEMA[str(variable)].meaning
+    return with_labels(data)
+
+
+def _dims(name: str, heads: str) -> tuple[str, ...]:
+    dims = SCHEMA[name].dims
+    return tuple(d for d in dims if d not in ("head", "kv_head")) if heads == "mean" else dims
+
+
+def _add_pictures(probe: Snapshot, length: int, arrays: dict[str, Any], coords: dict[str, Any]) -> None:
+    """Matrices of chosen steps and layers, in one array padded with NaN to the final length."""
+    steps = sorted({step for step, _ in probe.taken})
+    layers = sorted({layer for _, layer in probe.taken})
+    size = (len(steps), len(layers), len(probe.chosen_heads), length, length)
+    stacked = np.full(size, np.nan, dtype=np.float32)
+    for (step, layer), rows in probe.taken.items():
+        q, k = min(rows.shape[2], length), min(rows.shape[3], length)
+        stacked[steps.index(step), layers.index(layer), :, :q, :k] = rows[0, :, :q, :k]
+    arrays[probe.picture] = (SCHEMA[probe.picture].dims, stacked)
+    for what, values in (("step", steps), ("layer", layers), ("head", probe.chosen_heads)):
+        coords[f"{probe.picture}_{what}"] = np.array(values)
+
+
+def _add_tokens(recorder: Recorder, arrays: dict[str, Any]) -> None:
+    """One entry per committed token, in order of commitment."""
+    tokens = recorder.committed
+    for name in ("position", "id", "step", "row", "confidence"):
+        values = [getattr(token, "token" if name == "id" else name) for token in tokens]
+        arrays[f"token_{name}"] = (("token",), np.array(values))
+    if tokens and tokens[0].probability is not None:
+        arrays["token_probability"] = (("token",), np.array([token.probability for token in tokens]))
+    for name in BY_PROBE["answer_rows"]:
+        if name not in recorder.specs:
+            continue
+        blank = np.full((len(recorder.layers), len(recorder.heads)), -1 if SCHEMA[name].dtype == "int32" else np.nan)
+        arrays[name] = (SCHEMA[name].dims, np.stack([token.looked.get(name, blank) for token in tokens]))
+
+
+def _add_always(
+    prompt: Prompt, canvas: Canvas, steps: list[Step], kept: Any, final: Any, arrays: dict[str, Any]
+) -> None:
+    length = len(final)
+    sequence = np.full((len(kept), length), -1, dtype=np.int32)
+    for i, number in enumerate(kept):
+        before = steps[int(number)].sequence[0].numpy()[:length]
+        sequence[i, : len(before)] = before
+    layout = _layout(prompt, canvas)
+    arrays["sequence"] = (ALWAYS["sequence"].dims, sequence)
+    arrays["final"] = (("key",), final)
+    arrays["region_of"] = (("key",), layout.region_of[0, :length])
+    evidence = np.zeros(length, dtype=bool) if layout.evidence is None else layout.evidence[0, :length]
+    arrays["evidence"] = (("key",), evidence)
+
+
+def _provenance(
+    model: LanguageModel,
+    prompt: Prompt,
+    canvas: Canvas,
+    steps: list[Step],
+    recorder: Recorder,
+    heads: str,
+    final: Any,
+) -> dict[str, Any]:
+    """Everything needed to say where a trace comes from; JSON only."""
+    answer = _written(canvas, final)
+    tokenizer, forced = model.tokenizer, canvas.target is not None
+    likelihood = {"log_likelihood": _log_likelihood(steps)} if forced else {}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": {
+            "ref": model.ref,
+            "revision": model.revision,
+            "family": model.family,
+            "kind": model.kind,
+            "class": type(model.module).__name__,
+            "shift": model.shift,
+            "mask_id": model.mask_id,
+            "bos_id": model.bos_id,
+            "eos_ids": list(model.eos_ids),
+            "layers": model.num_layers,
+            "heads": model.num_heads,
+            "kv_heads": model.num_kv_heads,
+            "dtype": str(model.dtype).removeprefix("torch."),
+        },
+        "decoding": {
+            "sampler": canvas.sampler,
+            "settings": canvas.settings.model_dump(mode="json"),
+            "forward_passes": sum(step.passes for step in steps),
+            "prompt_length": len(prompt.ids),
+            "answer_ids": answer,
+            "answer": None if tokenizer is None else prompts.answer_text(tokenizer, answer),
+            "forced": forced,
+            **likelihood,
+        },
+        "prompt": {
+            "question": prompt.question,
+            "titles": [document.title for document in prompt.documents],
+            "gold": prompt.gold,
+            "evidence_kind": prompt.evidence_kind,
+            "template": prompt.template,
+            "chat": prompt.chat,
+            "dropped_documents": 0 if prompt.dropped is None else prompt.dropped.documents,
+            **({} if prompt.hole is None else {"hole": asdict(prompt.hole), "passage": prompt.passage}),
+        },
+        "probes": [probe.name for probe in recorder.probes],
+        "heads": heads,
+        "causal": model.kind == "arm",
+        "attention": model.attention,
+        "regions": list(prompt.regions),
+        "token_text": [] if tokenizer is None else prompts.token_pieces(tokenizer, final.tolist()),
+        "versions": versions(),
+    }
+
+
+def _written(canvas: Canvas, final: Any) -> list[int]:
+    """What was written, in reading order: of a free text up to its end, a forced one whole."""
+    written: list[int] = final[canvas.answer[0, : len(final)].numpy()].tolist()
+    ends = canvas.end_ids if canvas.target is None else ()
+    return written[: next((i for i, token in enumerate(written) if token in ends), len(written))]
+
+
+def _log_likelihood(steps: Sequence[Step]) -> float:
+    """Mean log probability of the forced tokens, in nats."""
+    found = [float(p) for step in steps if step.probability is not None for p in step.probability.log()]
+    return math.fsum(found) / len(found)
+
+
+def versions() -> dict[str, str]:
+    """Of everything that can change a number."""
+    libraries = ("torch", "transformers", "numpy", "tokenizers", "numba")
+    found = {name: version(name) for name in libraries if find_spec(name) is not None}
+    return {"python": platform.python_version(), "floatlens": __version__, **found}

@@ -1,0 +1,249 @@
+"""What a claim is: verdicts from intervals, of a part and of the whole, the part that decides, tables, registration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from floatlens.analysis import Estimate, Result, analyse
+from floatlens.analysis.intervals import estimate
+from floatlens.claims import CLAIMS, Claim, Part, claims, claims_frame
+from floatlens.claims.claim import claim
+from shared.synthetic import ready, samples
+
+COLUMNS = [
+    *("claim", "subject", "verdict", "statement", "statistic", "effect", "low", "high", "limit", "n", "figure"),
+    *("what would change it", "parts"),
+]
+
+
+@pytest.fixture
+def registry() -> Iterator[dict[str, object]]:
+    """The registry, as it was again afterwards."""
+    before = dict(CLAIMS)
+    yield CLAIMS
+    CLAIMS.clear()
+    CLAIMS.update(before)
+
+
+def part(low: float, high: float, limit: float = 1.0, *, above: bool = True, name: str = "x") -> Part:
+    """A part with this interval; its mean is the middle, of 8 samples."""
+    mean, std = np.asarray((low + high) / 2), np.asarray(0.5)
+    return Part(name, Estimate(mean, std, np.asarray(low), np.asarray(high), np.asarray(8)), limit, above)
+
+
+YES, NO, OPEN = part(2, 3, name="yes"), part(-1, 0, name="no"), part(0, 2, name="open")
+
+
+def whole(*parts: Part, note: str = "") -> Claim:
+    return Claim("id", "it is so", "some model", parts, "drift", note)
+
+
+# -- one part ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "above", "verdict"),
+    [
+        (1.1, 1.2, True, "supported"),
+        (0.8, 0.9, True, "not supported"),
+        (0.9, 1.1, True, "undecided"),
+        (1.0, 1.1, True, "undecided"),
+        (0.9, 1.0, True, "undecided"),
+        (1.1, 1.2, False, "not supported"),
+        (0.8, 0.9, False, "supported"),
+        (0.9, 1.1, False, "undecided"),
+        (1.0, 1.1, False, "undecided"),
+        (0.9, 1.0, False, "undecided"),
+        (1.1, 1.1, True, "supported"),
+        (np.nan, np.nan, True, "undecided"),
+        (np.nan, np.nan, False, "undecided"),
+        (1.1, np.nan, True, "undecided"),
+        (np.nan, 0.9, True, "undecided"),
+        (1.1, np.inf, True, "supported"),
+    ],
+)
+def test_a_part_needs_its_whole_interval_on_one_side(low: float, high: float, above: bool, verdict: str) -> None:
+    assert part(low, high, above=above).verdict == verdict
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_limits_may_be_negative(above: bool) -> None:
+    assert part(-1.5, -1.2, limit=-1.0, above=above).verdict == ("not supported" if above else "supported")
+    assert part(-0.9, -0.8, limit=-1.0, above=above).verdict == ("supported" if above else "not supported")
+    assert part(-1.5, -0.8, limit=-1.0, above=above).verdict == "undecided"
+
+
+def test_a_part_says_its_number_its_limit_and_its_verdict() -> None:
+    assert str(part(2, 3)) == "x 2.5 [2, 3] (n=8), above 1: supported"
+    assert str(part(2, 3, limit=0.5, above=False)) == "x 2.5 [2, 3] (n=8), below 0.5: not supported"
+
+
+# -- the whole --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parts", "verdict", "deciding"),
+    [
+        ([YES], "supported", "yes"),
+        ([part(4, 5, name="first"), YES], "supported", "first"),
+        ([YES, NO], "not supported", "no"),
+        ([NO, YES], "not supported", "no"),
+        ([OPEN, NO], "not supported", "no"),
+        ([NO, part(-9, -8, name="worse")], "not supported", "no"),
+        ([YES, OPEN], "undecided", "open"),
+        ([OPEN, YES], "undecided", "open"),
+        ([YES, part(np.nan, np.nan, name="unknown")], "undecided", "unknown"),
+        ([part(np.nan, np.nan, name="unknown"), NO], "not supported", "no"),
+    ],
+)
+def test_every_part_must_hold_and_one_refutes(parts: list[Part], verdict: str, deciding: str) -> None:
+    found = whole(*parts)
+    assert found.verdict == verdict
+    assert found.deciding is not None
+    assert found.deciding.name == deciding
+
+
+def test_without_parts_nothing_was_measured() -> None:
+    found = whole(note="no model of this kind")
+    assert (found.verdict, found.deciding, found.changes) == ("undecided", None, "no model of this kind")
+
+
+def test_a_claim_has_the_numbers_of_its_deciding_part() -> None:
+    found = whole(YES, NO)
+    assert (found.statistic, found.effect, found.low, found.high, found.limit, found.n) == ("no", -0.5, -1, 0, 1, 8)
+    blank = whole(note="why")
+    assert (blank.statistic, blank.n) == ("", 0)
+    assert np.isnan([blank.effect, blank.low, blank.high, blank.limit]).all()
+
+
+@pytest.mark.parametrize(
+    ("one", "changes"),
+    [
+        (part(2, 3), "x no longer above 1"),
+        (part(-1, 0), "x above 1 with its whole interval"),
+        (part(0, 2), "more questions, until the interval of x lies above or below 1"),
+        (part(0, 0.5, above=False), "x no longer below 1"),
+        (part(2, 3, above=False), "x below 1 with its whole interval"),
+        (part(0, 2, above=False), "more questions, until the interval of x lies below or above 1"),
+        (part(np.nan, np.nan), "another run: x could not be measured"),
+    ],
+)
+def test_what_would_change_a_verdict(one: Part, changes: str) -> None:
+    assert whole(one).changes == changes
+
+
+def test_what_would_change_it_is_about_the_part_that_decides() -> None:
+    assert whole(YES, OPEN).changes.startswith("more questions, until the interval of open")
+    assert whole(YES, OPEN, NO).changes == "no above 1 with its whole interval"
+
+
+# -- as a table -------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_has_one_row_per_claim_with_the_numbers_of_its_deciding_part() -> None:
+    frame = claims_frame([whole(YES, NO), whole(YES)])
+    assert list(frame.columns) == COLUMNS
+    assert frame["statistic"].tolist() == ["no", "yes"]
+    assert frame.iloc[0].to_dict() == {
+        "claim": "id",
+        "subject": "some model",
+        "verdict": "not supported",
+        "statement": "it is so",
+        "statistic": "no",
+        "effect": -0.5,
+        "low": -1.0,
+        "high": 0.0,
+        "limit": 1.0,
+        "n": 8,
+        "figure": "drift",
+        "what would change it": "no above 1 with its whole interval",
+        "parts": "yes 2.5 [2, 3] (n=8), above 1: supported; no -0.5 [-1, 0] (n=8), above 1: not supported",
+    }
+
+
+def test_a_table_of_what_was_not_measured_has_no_numbers() -> None:
+    row = claims_frame([whole(note="why")]).iloc[0]
+    assert row[["effect", "low", "high", "limit"]].isna().all()
+    assert (row["n"], row["statistic"], row["what would change it"]) == (0, "", "why")
+
+
+def test_a_table_of_no_claims_still_has_its_columns() -> None:
+    frame = claims_frame([])
+    assert isinstance(frame, pd.DataFrame)
+    assert (len(frame), list(frame.columns)) == (0, COLUMNS)
+
+
+# -- registered and judged --------------------------------------------------------------------------------------------
+
+
+def test_a_claim_is_added_by_one_function_and_one_registration(registry: dict[str, object]) -> None:
+    @claim("short-values", needs=("extremes",))
+    def short(results: Mapping[str, Result]) -> Iterable[Claim]:
+        for group in results["extremes"].groups:
+            one = Part("length", estimate(group.values("value_ratio").mean(axis=1)), 0.5, above=False)
+            yield Claim("short-values", "anchors have short values", group.model, (one,), "extremes")
+
+    assert CLAIMS["short-values"].judge is short
+    found = [one for one in claims(samples("fixed", causal=True, n=8)) if one.id == "short-values"]
+    assert [(one.subject, one.verdict) for one in found] == [("fixed-arm", "supported")]
+    assert found[0].parts[0].found.mean == pytest.approx(0.1, rel=0.2)  # how the trace was made
+
+
+def test_claims_whose_results_are_absent_are_not_judged() -> None:
+    results = analyse(samples("moving", causal=False, n=2), ["drift", "absorption"])
+    assert {one.id for one in claims(results)} == {"mdm-moves", "mdm-right", "shallow-spread"}
+    assert {one.id for one in claims({"drift": results["drift"]})} == {"shallow-spread"}
+    assert claims({}) == []
+
+
+def test_claims_about_another_kind_of_model_are_not_made() -> None:
+    about_arms = {one.id for one in claims(samples("fixed", causal=True, n=2))}
+    assert about_arms == {"arm-fixed", "flow-follows-gold"}
+
+
+def test_results_given_are_used_as_they_are() -> None:
+    traces = samples("moving", causal=False, n=8)
+    results = analyse(traces, {"drift": {"rule": "topk(30)"}, "absorption": {}})
+    by_id = {one.id: one for one in claims(results)}
+    assert by_id["mdm-moves"].verdict == "not supported"  # every key is an anchor, so that no set ever changes
+    assert next(one for one in claims(traces) if one.id == "mdm-moves").verdict == "supported"
+
+
+def test_too_few_samples_decide_nothing() -> None:
+    few, enough = (claims(samples("moving", causal=False, n=n)) for n in (7, 8))
+    assert {one.verdict for one in few} == {"undecided"}
+    assert next(one for one in enough if one.id == "mdm-moves").verdict == "supported"
+
+
+def test_traces_of_one_question_are_one_sample_of_it() -> None:
+    """Eight traces of seven questions are seven samples: the guard counts questions, and says so."""
+    traces = [ready("moving", causal=False, sample=i, question=f"question {i % 7}") for i in range(8)]
+    found = claims(traces)
+    assert {one.verdict for one in found} == {"undecided"}
+    (moves,) = [one for one in found if one.id == "mdm-moves"]
+    assert {int(part.found.n) for part in moves.parts} == {7}
+    assert moves.changes == f"more questions: {moves.parts[0].name} has 7, and below 8 nothing is decided"
+
+
+def test_a_comparison_of_kinds_draws_whole_questions_of_all_models_of_a_kind() -> None:
+    """Two models of each kind on four questions: n is 4, not 8; each side is the mean over questions of both models."""
+    traces = [
+        ready(pattern, causal=causal, sample=i + 4 * model, question=f"question {i}", ref=f"{causal} {model}")
+        for pattern, causal in (("fixed", True), ("moving", False))
+        for model in range(2)
+        for i in range(4)
+    ]
+    result = analyse(traces, ["absorption"])
+    (part,) = next(one for one in claims(result) if one.id == "mdm-absorbs-less (absorbed)").parts
+    assert int(part.found.n) == 4
+    both = {kind: [g for g in result["absorption"] if g.facts["kind"] == kind] for kind in ("arm", "mdm")}
+    means = {kind: np.mean([g.values("absorbed")[:, 1].mean() for g in of]) for kind, of in both.items()}
+    assert float(part.found.mean) == pytest.approx(means["arm"] - means["mdm"])
+
+
+def test_one_trace_has_no_interval_and_so_no_verdict() -> None:
+    assert {one.verdict for one in claims(ready("moving", causal=False))} == {"undecided"}

@@ -1,0 +1,436 @@
+"""The rule of every claim on traces whose truth is known, both ways: eight samples each, all but their noise the same.
+
+`trace` puts extra weight on chosen keys of otherwise even attention, so that what a verdict should say is plain from
+how the traces were made. Kind and mask are apart here: a diffusion model can be causal and an ARM bidirectional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from floatlens.analysis import analyse
+from floatlens.analysis.class_distance import halves
+from floatlens.claims import CLAIMS, Claim, claims
+from floatlens.traces import Trace
+from shared.synthetic import MASK, REGIONS, TEXTS, Array, build, samples, spread
+
+STEPS, LAYERS, HEADS, SIZE, N = 6, 4, 2, len(REGIONS), 8
+ANSWER = [place for place, region in enumerate(REGIONS) if region == "answer"]
+COLON, DOG = TEXTS.index(":"), TEXTS.index("dog")
+Places = Callable[[int, int], Mapping[int, float]]
+"""(step, layer) → extra weight by key; every other key has the weight 1."""
+
+
+def trace(
+    places: Places, sample: int, *, kind: str = "mdm", causal: bool = False, noise: float = 0.2, **more: Any
+) -> Trace:
+    """One sample: all positions are there from the start, the answer is written from left to right."""
+    random = np.random.default_rng([11, sample])
+    weights = 1 + noise * random.uniform(-1, 1, size=(STEPS, LAYERS, HEADS, SIZE, SIZE))
+    for step, layer in np.ndindex(STEPS, LAYERS):
+        for key, extra in places(step, layer).items():
+            weights[step, layer, ..., key] += extra * random.uniform(0.9, 1.1)
+    return from_weights(weights, kind=kind, causal=causal, **more)
+
+
+def from_weights(weights: Array, *, kind: str = "mdm", causal: bool = False, **more: Any) -> Trace:
+    given: dict[str, Any] = {"ref": kind, "regions": REGIONS, "texts": TEXTS}
+    if kind == "mdm":
+        given |= {"mask_id": MASK, "committed": [(ANSWER[step], step) for step in range(STEPS)]}
+    return build(spread(weights, causal=causal), causal=causal, **(given | more))
+
+
+def several(places: Places, **more: Any) -> list[Trace]:
+    return [trace(places, sample, **more) for sample in range(N)]
+
+
+def judged(traces: Sequence[Trace], id: str) -> Claim:
+    """The one claim of this id (the part before a bracket names the rule)."""
+    (found,) = [one for one in claims(analyse(traces, CLAIMS[id.split(" (")[0]].needs)) if one.id == id]
+    return found
+
+
+def effects(found: Claim) -> list[float]:
+    return [float(part.found.mean) for part in found.parts]
+
+
+# -- fixed, moving, uniform -------------------------------------------------------------------------------------------
+
+
+def fixed(step: int, layer: int) -> dict[int, float]:
+    return {0: 70.0}
+
+
+def right(step: int, layer: int) -> dict[int, float]:
+    return {2 + 2 * step: 70.0}
+
+
+def left(step: int, layer: int) -> dict[int, float]:
+    return {14 - 2 * step: 70.0}
+
+
+def even(step: int, layer: int) -> dict[int, float]:
+    return {}
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_fixed_sink_is_fixed(causal: bool) -> None:
+    found = judged(several(fixed, kind="arm", causal=causal), "arm-fixed")
+    assert found.verdict == "supported"
+    if not causal:
+        assert effects(found) == pytest.approx([71 / 100 * 30, 1, 1], rel=0.05)  # 71 of 100 parts instead of 1 of 30
+    as_mdm = several(fixed, causal=causal)
+    assert judged(as_mdm, "mdm-moves").verdict == "not supported"
+    assert judged(as_mdm, "mdm-right").verdict == "not supported"
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_sink_that_moves_right_moves_and_moves_right(causal: bool) -> None:
+    traces = several(right, causal=causal)
+    moves, to_the_right = judged(traces, "mdm-moves"), judged(traces, "mdm-right")
+    assert (moves.verdict, to_the_right.verdict) == ("supported", "supported")
+    assert effects(moves)[1] == 0
+    assert effects(to_the_right)[1] == 2
+    assert judged(several(right, kind="arm", causal=causal), "arm-fixed").verdict == "not supported"
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_sink_that_moves_left_moves_but_not_to_the_right(causal: bool) -> None:
+    traces = several(left, causal=causal)
+    assert judged(traces, "mdm-moves").verdict == "supported"
+    found = judged(traces, "mdm-right")
+    assert found.verdict == "not supported"
+    assert effects(found)[1] == -2
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_even_attention_is_neither(causal: bool) -> None:
+    traces = several(even, causal=causal)
+    assert judged(traces, "mdm-moves").verdict == "not supported"
+    assert judged(traces, "mdm-right").verdict == "not supported"
+    assert judged(several(even, kind="arm", causal=causal), "arm-fixed").verdict == "not supported"
+
+
+def test_a_causal_mask_alone_gives_an_anchor_and_its_strength_refutes_it() -> None:
+    strength, steps, layers = judged(several(even, kind="arm", causal=True), "arm-fixed").parts
+    assert (steps.verdict, layers.verdict) == (
+        "undecided",
+        "undecided",
+    )  # no layer has an anchor that could be compared
+    assert strength.verdict == "not supported"
+    assert strength.found.mean == pytest.approx(1, abs=0.02)
+
+
+def test_a_sink_that_is_elsewhere_in_every_layer_is_not_one_anchor() -> None:
+    traces = several(lambda step, layer: {0: 70.0} if layer < 2 else {5 * layer: 70.0}, kind="arm")
+    found = judged(traces, "arm-fixed")
+    assert [part.verdict for part in found.parts] == ["supported", "supported", "not supported"]
+    assert effects(found)[2] == pytest.approx(1 / 3)  # of three pairs of layers the first agrees
+
+
+def test_a_fixed_sink_of_some_layers_is_not_made_to_move_by_the_noise_of_the_others() -> None:
+    def places(step: int, layer: int) -> dict[int, float]:
+        random = np.random.default_rng([step, layer])
+        return {0: 70.0} if layer < 2 else {int(random.integers(SIZE)): 0.3}  # at most 1.5 times the even share
+
+    assert judged(several(places), "mdm-moves").verdict != "supported"
+
+
+def test_a_sink_beside_the_first_position_is_not_the_anchor_the_claim_is_about() -> None:
+    assert judged(several(lambda step, layer: {7: 70.0}, kind="arm"), "arm-fixed").verdict == "not supported"
+
+
+@pytest.mark.parametrize(("pattern", "causal", "verdicts"), [
+    ("fixed", True, {"arm-fixed": "supported"}),
+    ("moving", True, {"arm-fixed": "not supported"}),
+    ("uniform", True, {"arm-fixed": "not supported"}),
+    ("fixed", False, {"mdm-moves": "not supported", "mdm-right": "not supported"}),
+    ("moving", False, {"mdm-moves": "supported", "mdm-right": "supported"}),
+    ("uniform", False, {"mdm-moves": "not supported", "mdm-right": "not supported"}),
+])  # fmt: skip
+def test_the_same_where_an_autoregressive_sequence_grows(pattern: str, causal: bool, verdicts: dict[str, str]) -> None:
+    found = {one.id: one.verdict for one in claims(samples(pattern, causal=causal, n=N))}
+    assert {id: found[id] for id in verdicts} == verdicts
+
+
+# -- absorption -------------------------------------------------------------------------------------------------------
+
+
+def test_diffusion_models_that_absorb_less_do_so_in_both_ways() -> None:
+    traces = [*several(fixed, kind="arm", causal=True), *several(even)]
+    assert judged(traces, "mdm-absorbs-less (absorbed)").verdict == "supported"
+    assert judged(traces, "mdm-absorbs-less (excess)").verdict == "supported"
+
+
+def test_diffusion_models_that_absorb_more_do_so_in_both_ways() -> None:
+    traces = [*several(even, kind="arm", causal=True), *several(right)]
+    assert judged(traces, "mdm-absorbs-less (absorbed)").verdict == "not supported"
+    assert judged(traces, "mdm-absorbs-less (excess)").verdict == "not supported"
+
+
+def test_what_the_causal_mask_alone_gives_counts_as_measured_but_not_as_excess() -> None:
+    traces = [*several(even, kind="arm", causal=True), *several(even)]
+    measured = judged(traces, "mdm-absorbs-less (absorbed)")
+    assert measured.verdict == "supported"
+    first = sum(1 / (i + 1) for i in range(SIZE)) / SIZE  # what key 0 gets when every query spreads over what it sees
+    assert effects(measured) == pytest.approx([100 * (first - 1 / SIZE)], abs=0.5)
+    excess = judged(traces, "mdm-absorbs-less (excess)")
+    assert excess.verdict != "supported"
+    assert effects(excess) == pytest.approx([0], abs=0.5)
+
+
+def test_absorption_of_one_kind_alone_is_no_comparison() -> None:
+    assert claims(analyse(several(right), ["absorption"])) == []
+
+
+# -- by depth ---------------------------------------------------------------------------------------------------------
+
+
+def test_shallow_layers_that_spread_are_told_from_deep_ones_that_do() -> None:
+    deep_sink = several(lambda step, layer: {0: 70.0} if layer >= 2 else {})
+    shallow_sink = several(lambda step, layer: {0: 70.0} if layer < 2 else {})
+    assert judged(deep_sink, "shallow-spread").verdict == "supported"
+    assert judged(shallow_sink, "shallow-spread").verdict == "not supported"
+    assert judged(several(fixed), "shallow-spread").verdict == "not supported"
+    assert judged(several(even), "shallow-spread").verdict == "not supported"
+
+
+def qk_trace(sample: int, shallow: tuple[float, float], deep: tuple[float, float]) -> Trace:
+    """Key 5 is the anchor; (length, share of its direction along the queries) by half. Others: length 1, share 0.1."""
+    random = np.random.default_rng([13, sample])
+    shape = (STEPS, LAYERS, HEADS, SIZE, 4)
+    q = np.eye(4)[0] + 0.05 * random.normal(size=shape)
+    k = np.empty(shape)
+    k[:] = _key(1.0, 0.1)
+    for layers, (length, along) in ((slice(0, 2), shallow), (slice(2, 4), deep)):
+        k[:, layers, :, 5] = _key(length, along)
+    k += 0.05 * random.normal(size=shape)
+    return trace(lambda step, layer: {5: 70.0}, sample, q=q, k=k)
+
+
+def _key(length: float, along: float) -> Array:
+    return length * np.array([along, np.sqrt(1 - along**2), 0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("shallow", "deep", "verdict", "refuted"),
+    [
+        ((3, 0.8), (1, 0.8), "supported", []),
+        ((1, 0.8), (3, 0.8), "not supported", ["share of the norm, shallow less deep"]),
+        ((3, 0.8), (1, -0.5), "not supported", ["part of the angle in deep layers"]),
+        ((3, -0.2), (1, 0.8), "not supported", ["part of the angle in shallow layers"]),
+    ],
+)
+def test_what_wins_the_product_is_told_by_depth(
+    shallow: tuple[float, float], deep: tuple[float, float], verdict: str, refuted: list[str]
+) -> None:
+    found = judged([qk_trace(sample, shallow, deep) for sample in range(N)], "qk-split")
+    assert found.verdict == verdict
+    assert set(refuted) <= {part.name for part in found.parts if part.verdict == "not supported"}
+
+
+@pytest.mark.parametrize(
+    ("shallow", "deep", "verdict"),
+    [
+        (COLON, DOG, "supported"),
+        (DOG, COLON, "not supported"),
+        (COLON, COLON, "not supported"),
+        (DOG, DOG, "not supported"),
+    ],
+)
+def test_anchors_on_structure_and_on_content_are_told_by_depth(shallow: int, deep: int, verdict: str) -> None:
+    found = judged(several(lambda step, layer: {shallow if layer < 2 else deep: 70.0}), "structure-then-content")
+    assert found.verdict == verdict
+
+
+# -- evidence ---------------------------------------------------------------------------------------------------------
+
+
+def copying(sample: int, chance: Sequence[float]) -> Trace:
+    """Each head of a layer copies with this chance: while "green" and "cat" are written it looks at them in doc2."""
+    random = np.random.default_rng([17, sample])
+    weights = 1 + 0.2 * random.uniform(size=(STEPS, LAYERS, HEADS, SIZE, SIZE))
+    evidence = [TEXTS.index("green"), TEXTS.index("cat")]
+    for layer, head in np.ndindex(LAYERS, HEADS):
+        for step, key in enumerate(evidence):
+            looks_at = key if random.uniform() < chance[layer] else 0
+            weights[step, layer, head, ANSWER[step], looks_at] += 70.0
+    ids = [100 + TEXTS.index(text) for text in TEXTS]  # the same words have the same ids
+    committed = [(ANSWER[0], 0), (ANSWER[1], 1)]
+    return from_weights(weights, final=ids, evidence=evidence, gold=1, committed=committed)
+
+
+@pytest.mark.parametrize(
+    ("chance", "verdict"),
+    [
+        ((0.1, 0.1, 0.8, 0.9), "supported"),
+        ((0.9, 0.8, 0.1, 0.1), "not supported"),
+        ((0.1, 0.9, 0.9, 0.1), "undecided"),
+        ((0.0, 0.0, 0.0, 0.0), "undecided"),
+    ],
+)
+def test_heads_that_copy_are_found_where_they_are(chance: tuple[float, ...], verdict: str) -> None:
+    assert judged([copying(sample, chance) for sample in range(N)], "retrieval-deep").verdict == verdict
+
+
+def looking(
+    at: Callable[[int], int | None], golds: Sequence[int], *, kind: str, causal: bool, extra: float = 20.0
+) -> list[Trace]:
+    """For every place of the gold document N samples, in which the answer looks at document `at(gold)`."""
+    made = []
+    for gold in golds:
+        document = at(gold)
+        keys = [place for place, region in enumerate(REGIONS) if region == f"doc{document}"]
+        for sample in range(N):
+            random = np.random.default_rng([19, gold, sample])
+            weights = 1 + 0.2 * random.uniform(size=(STEPS, LAYERS, HEADS, SIZE, SIZE))
+            weights[..., ANSWER[0] :, keys] += extra
+            made.append(from_weights(weights, kind=kind, causal=causal, gold=gold - 1))
+    return made
+
+
+EITHER = pytest.mark.parametrize(("kind", "causal"), [("mdm", False), ("arm", True)])
+
+
+@EITHER
+def test_an_answer_that_looks_at_the_gold_document_wherever_it_stands(kind: str, causal: bool) -> None:
+    found = judged(looking(lambda gold: gold, [1, 2, 3], kind=kind, causal=causal), "flow-follows-gold")
+    assert found.verdict == "supported"
+    names = [f"gold document at {place} of 3 ÷ the others, over uniform attention" for place in (1, 2, 3)]
+    assert [part.name for part in found.parts] == names
+
+
+@EITHER
+@pytest.mark.parametrize("place", [1, 3])
+def test_an_answer_that_always_looks_at_one_place_does_not_follow(kind: str, causal: bool, place: int) -> None:
+    found = judged(looking(lambda gold: place, [1, 2, 3], kind=kind, causal=causal), "flow-follows-gold")
+    assert found.verdict == "not supported"
+    if not causal:  # a causal mask makes what stands first heavier in the rollout
+        wanted = ["supported" if gold == place else "not supported" for gold in (1, 2, 3)]
+        assert [part.verdict for part in found.parts] == wanted
+
+
+@EITHER
+def test_an_answer_that_follows_only_to_the_first_place_does_not_follow(kind: str, causal: bool) -> None:
+    traces = looking(lambda gold: gold if gold == 1 else None, [1, 2, 3], kind=kind, causal=causal)
+    found = judged(traces, "flow-follows-gold")
+    assert found.parts[0].verdict == "supported"
+    assert found.verdict != "supported"
+
+
+@EITHER
+def test_an_answer_that_looks_everywhere_alike_does_not_follow(kind: str, causal: bool) -> None:
+    traces = looking(lambda gold: None, [1, 2, 3], kind=kind, causal=causal)
+    assert judged(traces, "flow-follows-gold").verdict != "supported"
+
+
+@EITHER
+def test_one_place_of_the_gold_document_cannot_show_that_flow_follows_it(kind: str, causal: bool) -> None:
+    only_first = judged(looking(lambda gold: 1, [1], kind=kind, causal=causal), "flow-follows-gold")
+    assert only_first.verdict == "undecided"
+    assert "at another place" in only_first.changes
+    elsewhere = judged(looking(lambda gold: 1, [3], kind=kind, causal=causal), "flow-follows-gold")
+    assert elsewhere.verdict == "not supported"  # which one place can show
+
+
+@pytest.mark.parametrize(
+    ("kind", "causal"),
+    [
+        ("mdm", False),
+        ("arm", True),
+    ],
+)
+def test_an_answer_that_gives_the_gold_document_twice_as_much_follows_it(kind: str, causal: bool) -> None:
+    traces = looking(lambda gold: gold, [1, 2, 3], kind=kind, causal=causal, extra=1.0)
+    assert judged(traces, "flow-follows-gold").verdict == "supported"
+
+
+def test_traces_without_a_gold_document_say_nothing_of_following_it() -> None:
+    assert claims(analyse(several(even), ["flow"])) == []
+
+
+# -- data sets --------------------------------------------------------------------------------------------------------
+
+
+def of_sets(counts: Mapping[str | None, Sequence[int]]) -> list[Trace]:
+    """A trace for every number: in so many of the six steps the anchor of all layers is a colon, else a word."""
+    made = []
+    for name, colons in counts.items():
+        for sample, count in enumerate(colons):
+
+            def places(step: int, layer: int, count: int = count) -> dict[int, float]:
+                return {COLON if step < count else DOG: 70.0}
+
+            made.append(trace(places, sample, data_set=name, question=f"{name} {sample}"))
+    return made
+
+
+def test_anchors_that_differ_between_data_sets_depend_on_the_task() -> None:
+    """Five colons of six against one of six: total variation 4/6 in every layer, and halves do not differ at all."""
+    found = judged(of_sets({"nq": [5] * 8, "trex": [1] * 8}), "anchors-by-task")
+    assert (found.verdict, found.subject, found.n, found.limit) == ("supported", "mdm", 8, 0.05)
+    assert effects(found) == pytest.approx([4 / 6])
+    three = judged(of_sets({"nq": [5] * 8, "trex": [1] * 8, "hotpot": [5] * 8}), "anchors-by-task")
+    assert effects(three) == pytest.approx([(4 / 6 + 0 + 4 / 6) / 3])  # over the pairs
+    assert three.statistic == "distance between the anchors of 3 data sets, beyond halves of one"
+
+
+def test_anchors_of_one_distribution_do_not_depend_on_the_task() -> None:
+    """The number is what a plain loop gives: means of two sets apart, less the mean of halves of each."""
+    random = np.random.default_rng(5)
+    colons = {"nq": random.integers(2, 5, size=40).tolist(), "trex": random.integers(2, 5, size=40).tolist()}
+    found = judged(of_sets(colons), "anchors-by-task")
+    assert found.verdict == "not supported"
+    assert found.n == 40
+    drawn, chance = np.random.default_rng(0), []
+    for counts in colons.values():
+        for first in halves(40, drawn):
+            one, two = ([count for count, half in zip(counts, first, strict=True) if half == side] for side in (0, 1))
+            chance.append(abs(sum(one) / 20 - sum(two) / 20) / 6)
+    nq, trex = (sum(counts) / 40 for counts in colons.values())
+    assert found.effect == pytest.approx(abs(nq - trex) / 6 - sum(chance) / len(chance))
+    same = judged(of_sets({"nq": [3] * 8, "trex": [3] * 8}), "anchors-by-task")
+    assert (same.verdict, same.effect) == ("not supported", pytest.approx(0))
+
+
+def test_random_anchors_of_few_questions_decide_nothing_about_the_task() -> None:
+    random = np.random.default_rng(6)
+    found = judged(
+        of_sets({name: random.integers(0, 7, size=8).tolist() for name in ("nq", "trex")}), "anchors-by-task"
+    )
+    assert found.verdict == "undecided"
+    assert found.changes.startswith("more questions, until the interval of distance between the anchors of 2")
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ({"nq": [3] * 8}, "these are all of nq"),
+        ({"nq": [3] * 8, None: [3] * 2}, "these are all of nq, but for 2 that do not say"),
+        ({None: [3] * 16}, "these do not say"),  # as traces were before they named it
+    ],
+)
+def test_fewer_than_two_data_sets_say_nothing_of_the_task(counts: dict[str | None, list[int]], reason: str) -> None:
+    found = judged(of_sets(counts), "anchors-by-task")
+    assert (found.verdict, found.parts, found.subject) == ("undecided", (), "mdm")
+    needed = "traces of two or more data sets, at least 8 of each, that say which set they are of"
+    assert found.changes == f"{needed}; {reason}"
+
+
+def test_too_few_questions_of_one_data_set_leave_it_open_however_many_traces() -> None:
+    few = judged(of_sets({"nq": [5] * 8, "trex": [1] * 7}), "anchors-by-task")
+    assert (few.verdict, few.parts) == ("undecided", ())
+    assert few.changes == "at least 8 questions with anchors of each data set; trex has 7"
+    twice = of_sets({"nq": [5] * 8, "trex": [1] * 4}) + of_sets({"trex": [1] * 4})
+    assert judged(twice, "anchors-by-task").changes.endswith("; trex has 4")
+    silent = of_sets({"nq": [5] * 8, "trex": [1] * 7, None: [1] * 9})  # who does not say counts for no set
+    assert judged(silent, "anchors-by-task").verdict == "undecided"
+
+
+def test_the_task_is_asked_of_diffusion_models_alone() -> None:
+    arms = several(fixed, kind="arm", causal=True, data_set="nq")
+    assert claims(analyse(arms, ["token_classes"])) == []

@@ -1,0 +1,87 @@
+"""`claims` on run folders of every command: traces, answers and edits in one list; traces are not needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from floatlens.claims import claims
+from floatlens.core.errors import FloatlensError
+from floatlens.runs.records import AnswerRecord, StudyRecord, write_records
+from shared.synthetic import ready, samples
+
+KINDS = {"moving-mdm": "mdm", "fixed-arm": "arm"}
+EDIT = ("drop_anchors k=1", "drop_anchors k=1 (random)")
+
+
+def run(folder: Path, kind: str, conditions: Iterable[str], **more: Any) -> Path:
+    """A run of ten questions, all answered rightly but closed book and, by the autoregressive model, with the edit."""
+    folder.mkdir()
+    models = {name: {"kind": one} for name, one in KINDS.items()}
+    (folder / "manifest.json").write_text(json.dumps({"kind": kind, "models": models, "data": {"d": {}}, **more}))
+    make = StudyRecord if kind == "study" else AnswerRecord
+    wrong = {("moving-mdm", "closed"), ("fixed-arm", EDIT[0])}
+    records = [
+        make.model_validate(
+            {"item": f"{model} {condition} {i}", "index": i, "id": f"q{i}", "status": "done", "data": "d"}
+            | {"model": model, "condition": condition, "accuracy": float((model, condition) not in wrong)}
+        )
+        for model in KINDS
+        for condition in conditions
+        for i in range(10)
+    ]
+    write_records(folder / "records.jsonl", records)
+    return folder
+
+
+def by_id(run: Any, **more: Any) -> dict[str, str]:
+    return {one.id: one.verdict for one in claims(run, **more)}
+
+
+def test_runs_of_answers_need_no_traces(tmp_path: Path) -> None:
+    asked = run(tmp_path / "qa", "qa", ["closed", "rag"])
+    edited = run(tmp_path / "edits", "intervene", ["plain", *EDIT])
+    assert by_id(asked) == by_id(str(asked)) == {"rag-gain": "supported"}
+    assert by_id(edited) == {"arm-without-anchors": "supported", "mdm-without-anchors": "supported"}
+    assert by_id([asked, edited]) == by_id(asked) | by_id(edited)
+
+
+def test_a_study_gives_the_claims_of_all_it_holds(tmp_path: Path) -> None:
+    study = run(tmp_path / "study", "study", ["closed", "rag", *EDIT])
+    answered = {"rag-gain": "supported", "arm-without-anchors": "supported", "mdm-without-anchors": "supported"}
+    assert by_id(study) == answered
+    traces = [*samples("moving", causal=False, n=8), *samples("fixed", causal=True, n=8)]
+    for number, trace in enumerate(traces):
+        trace.save(study / "traces" / f"{number:02d}")
+    seen: list[str] = []
+    found = by_id(study, each=lambda trace: seen.append(trace.model["ref"]))
+    assert found == by_id(traces) | answered
+    assert (found["mdm-moves"], found["arm-fixed"]) == ("supported", "supported")
+    assert seen == [trace.model["ref"] for trace in traces]
+
+
+def test_runs_of_two_data_sets_say_whether_anchors_depend_on_the_task(tmp_path: Path) -> None:
+    """A run for each data set: anchors that move over words, and one that stays on the first token."""
+    for pattern, name in (("moving", "nq"), ("fixed", "trex")):
+        for i in range(8):
+            one = ready(pattern, causal=False, sample=i, ref="m", question=f"{name} {i}", data_set=name)
+            one.save(tmp_path / name / "traces" / f"{i}")
+    assert by_id([tmp_path / "nq", tmp_path / "trex"])["anchors-by-task"] == "supported"
+    assert by_id(tmp_path / "nq")["anchors-by-task"] == "undecided"
+
+
+def test_a_rule_is_that_of_every_analysis() -> None:
+    traces = samples("moving", causal=False, n=8)
+    assert by_id(traces)["mdm-moves"] == "supported"
+    assert by_id(traces, rule="topk(30)")["mdm-moves"] == "not supported"  # every key is an anchor: no set ever changes
+
+
+def test_nothing_to_judge_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FloatlensError, match="no traces to analyse"):
+        claims([])
+    with pytest.raises(FloatlensError, match="no traces in it"):
+        claims(tmp_path)

@@ -1,0 +1,101 @@
+"""The points of the curves, their names, and settings that are refused in one line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from floatlens.core.errors import FloatlensError
+from floatlens.data.stress import TESTS, Point, StressSettings, points
+
+
+def test_the_tests_of_the_methods() -> None:
+    assert list(TESTS) == ["clean", "noise", "position", "distractor", "layout", "order", "masks"]
+    assert {name: test.needs for name, test in TESTS.items()} == {
+        "clean": 1,
+        "noise": 1,
+        "position": 1,
+        "distractor": 1,
+        "layout": 2,
+        "order": 1,
+        "masks": 0,
+    }
+    assert [name for name, test in TESTS.items() if test.kind == "mdm"] == ["masks"]
+    assert [name for name, test in TESTS.items() if test.summary == "mean"] == ["clean", "layout", "order"]
+    assert all(test.name == name and test.about.endswith(".") for name, test in TESTS.items())
+
+
+@pytest.mark.parametrize(
+    ("test", "names"),
+    [
+        ("clean", ["clean"]),
+        ("noise", ["noise-0", "noise-0.2", "noise-0.4", "noise-0.6", "noise-0.8"]),
+        ("position", [f"position-{i}" for i in range(10)]),
+        ("distractor", [f"distractor-{k}-{n}" for k in ("random", "topic", "counterfactual") for n in (1, 4, 9)]),
+        ("layout", ["layout-adjacent", "layout-scattered", "layout-reversed", "layout-split"]),
+        ("order", ["order-0", "order-1", "order-2", "order-3"]),
+        ("masks", [f"masks-{s}-{n}" for s in ("mask", "dot") for n in (1, 2, 4, 8, 16, 32)]),
+    ],
+)
+def test_names_by_default(test: str, names: list[str]) -> None:
+    found = points(test, StressSettings())
+    assert [point.name for point in found] == names
+    assert all(point.test == test for point in found)
+
+
+def test_labels_and_places_on_the_axis() -> None:
+    settings = StressSettings(places=(9, 0, 4), layouts=("split", "adjacent"), shuffles=2, distractor_kinds=("topic",))
+    assert points("position", settings)[1] == Point("position", "position", 4.0, "place 4")
+    assert [(p.x, p.label) for p in points("layout", settings)] == [(0.0, "split"), (1.0, "adjacent")]
+    assert [(p.x, p.label) for p in points("order", settings)] == [(0.0, "shuffle 0"), (1.0, "shuffle 1")]
+    assert [(p.series, p.x, p.label) for p in points("distractor", settings)][2] == ("topic", 9.0, "9")
+    assert [(p.x, p.label) for p in points("noise", settings)][2] == (0.4, "2")
+
+
+def test_names_are_unique_and_fit_for_files() -> None:
+    names = [point.name for test in TESTS for point in points(test)]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names)
+
+
+def test_settings_survive_a_manifest() -> None:
+    settings = StressSettings(seed=3, places=(1, 2))
+    assert StressSettings.model_validate_json(settings.model_dump_json()) == settings
+    assert hash(settings) == hash(StressSettings(seed=3, places=(1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"sed": 1}, 'no such setting; did you mean "seed"'),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": "x"}, "seed='x'"),
+        ({"noise_ratios": (0.2, 1.0)}, "1 of 5 documents"),
+        ({"noise_ratios": (0.95,)}, "0.95 of 5 documents"),  # rounds to five of five
+        ({"noise_ratios": (float("nan"),)}, "nan of 5"),
+        ({"noise_ratios": (0.2, 0.2)}, "each value once"),
+        ({"noise_documents": 0}, "noise_documents=0"),
+        ({"documents": 1}, "documents=1"),
+        ({"places": (10,)}, "places: 10; expected 0 to 9"),
+        ({"places": ()}, "places is an empty list"),
+        ({"distractor_kinds": ("near",)}, "'random', 'topic' or 'counterfactual'"),
+        ({"distractor_counts": (-1,)}, "-1; expected 0 or more"),
+        ({"layouts": ("up",)}, "layouts.0='up'"),
+        ({"shuffles": 0}, "shuffles=0"),
+        ({"mask_counts": (0,)}, "0; expected 1 or more"),
+    ],
+)
+def test_wrong_settings_are_one_line(given: dict[str, Any], said: str) -> None:
+    for make in (StressSettings.model_validate, lambda values: StressSettings(**values)):
+        with pytest.raises(FloatlensError) as caught:
+            make(given)
+        assert said in str(caught.value)
+        assert str(caught.value).startswith("stress settings, ")
+        assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_test_names_a_near_one() -> None:
+    with pytest.raises(FloatlensError, match='no stress test "noize"; did you mean "noise"'):
+        points("noize")

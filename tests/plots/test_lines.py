@@ -1,0 +1,153 @@
+"""Figures over depth: what is plotted is what was measured, one line per model, whatever the number of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from floatlens.analysis import Result
+from floatlens.analysis.intervals import estimate
+from floatlens.plots import (
+    plot_absorption,
+    plot_drift_profile,
+    plot_extremes,
+    plot_gold_lift,
+    plot_qk_profile,
+    plot_summary,
+)
+
+
+def _line(axes: Any, label: str) -> Any:
+    return next(line for line in axes.lines if line.get_label() == label)
+
+
+def _legend(figure: Any) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts() if text.get_text().strip()]
+
+
+def test_absorption_shows_both_views_with_bands_and_null(result: Callable[..., Result]) -> None:
+    found = result("absorption")
+    figure = plot_absorption(found)
+    assert len(figure.axes) == 2
+    for view, axes in enumerate(figure.axes):
+        for group in found:
+            expected = group.estimate("absorbed")
+            line = _line(axes, group.model)
+            assert np.array_equal(line.get_ydata(), expected.mean[view])
+            assert np.array_equal(line.get_xdata(), range(4))
+            colour = line.get_color()
+            nulls = [one for one in axes.lines if one.get_color() == colour and one is not line]
+            assert len(nulls) == 1
+            assert np.array_equal(nulls[0].get_ydata(), group.estimate("uniform").mean[view])
+            assert nulls[0].get_linestyle() != "-"
+        assert len(axes.collections) == 2
+        band = axes.collections[0].get_paths()[0].vertices[:, 1]
+        assert np.isclose(band.min(), found.groups[0].estimate("absorbed").low[view].min())
+        assert np.isclose(band.max(), found.groups[0].estimate("absorbed").high[view].max())
+        assert axes.get_title("left")
+        assert axes.get_xlabel() == "layer"
+    assert "%" in figure.axes[0].get_ylabel()
+    assert _legend(figure)[:2] == ["scale:llada", "scale:qwen"]
+
+
+def test_kinds_of_models_are_told_apart_without_colour(result: Callable[..., Result]) -> None:
+    figure = plot_absorption(result("absorption"))
+    mdm, arm = (_line(figure.axes[0], name) for name in ("scale:llada", "scale:qwen"))
+    assert mdm.get_linestyle() != arm.get_linestyle()
+    assert mdm.get_markerfacecolor() != "white"
+    assert arm.get_markerfacecolor() == "white"
+    assert {"masked diffusion", "autoregressive"} <= set(_legend(figure))
+    one_kind = plot_absorption(result("absorption", {"scale:llada": "mdm"}))
+    assert "autoregressive" not in _legend(one_kind)
+
+
+@pytest.mark.parametrize(
+    ("plot", "analysis", "variables"),
+    [
+        (plot_extremes, "extremes", ("value_ratio", "residual_ratio", "dormant")),
+        (
+            plot_drift_profile,
+            "drift",
+            ("jaccard_by_layer", "slope_by_layer", "lifetime_share_by_layer", "entropy_by_layer"),
+        ),
+    ],
+)
+def test_a_panel_per_variable(plot: Any, analysis: str, variables: tuple[str, ...], result: Any) -> None:
+    found = result(analysis)
+    figure = plot(found)
+    for axes, variable in zip(figure.axes, variables, strict=True):
+        for group in found:
+            line = _line(axes, group.model)
+            assert np.array_equal(line.get_ydata(), group.estimate(variable).mean)
+        assert axes.get_ylabel()
+
+
+def test_qk_profile_averages_heads_within_samples(result: Callable[..., Result]) -> None:
+    found = result("qk")
+    figure = plot_qk_profile(found)
+    for axes, part in zip(figure.axes, ("norm_part", "angle_part"), strict=True):
+        for group in found:
+            expected = estimate(group.values(part).mean(axis=-1))
+            assert np.allclose(_line(axes, group.model).get_ydata(), expected.mean)
+        band = axes.collections[0].get_paths()[0].vertices[:, 1]
+        expected = estimate(found.groups[0].values(part).mean(axis=-1))
+        assert np.isclose(band.max(), expected.high.max())
+
+
+def test_gold_lift_by_place_with_bars_and_one_dashed(result: Callable[..., Result]) -> None:
+    found = result("flow")
+    figure = plot_gold_lift(found)
+    (axes,) = figure.axes
+    assert len(axes.containers) == 2
+    for model, bars in zip(found.models, axes.containers, strict=True):
+        groups = [found.group(model, gold=gold) for gold in (1, 2, 3)]
+        line = bars[0]
+        assert np.allclose(line.get_ydata(), [float(g.estimate("lift_over_uniform").mean) for g in groups])
+        assert np.allclose(line.get_xdata(), (1, 2, 3), atol=0.1)
+        ends = np.array(bars[2][0].get_segments())[:, :, 1]
+        assert np.allclose(ends[:, 0], [float(g.estimate("lift_over_uniform").low) for g in groups])
+        assert np.allclose(ends[:, 1], [float(g.estimate("lift_over_uniform").high) for g in groups])
+    one = [line for line in axes.lines if np.array_equal(line.get_ydata(), [1, 1])]
+    assert len(one) == 1
+    assert one[0].get_linestyle() != "-"
+
+
+def test_gold_lift_of_nothing_is_on_a_linear_axis(result: Callable[..., Result]) -> None:
+    found = result("flow")
+    found.groups[0].samples["lift_over_uniform"][:] = 0.0
+    found.groups[0]._made.clear()
+    assert plot_gold_lift(found).axes[0].get_yscale() == "linear"
+    assert plot_gold_lift(result("flow")).axes[0].get_yscale() == "log"
+
+
+def test_summary_has_four_panels(every_result: Callable[..., dict[str, Result]]) -> None:
+    found = every_result()
+    figure = plot_summary(found)
+    assert len(figure.axes) == 4
+    expected = (("drift", "jaccard_by_layer", ...), ("absorption", "excess", 1), ("token_classes", "lexical", ...))
+    for axes, (analysis, variable, at) in zip(figure.axes, expected, strict=False):
+        group = found[analysis].groups[0]
+        assert np.array_equal(_line(axes, group.model).get_ydata(), group.estimate(variable).mean[at])
+    copied = found["retrieval_heads"].groups[0].values("copy").mean(axis=-1).mean(axis=0)
+    assert np.allclose(_line(figure.axes[3], "scale:llada").get_ydata(), copied)
+    assert "top1 in absorption" in figure.texts[0].get_text()
+
+
+def test_summary_without_retrieval_shows_lift_over_all_places_and_says_what_is_absent(every_result: Any) -> None:
+    found = every_result()
+    flow = found["flow"]
+    figure = plot_summary({"flow": flow, "drift": found["drift"]})
+    pooled = np.concatenate([g.values("lift_by_layer") for g in flow if g.model == "scale:llada"]).mean(axis=0)
+    assert np.allclose(_line(figure.axes[3], "scale:llada").get_ydata(), pooled)
+    assert [text.get_text() for text in figure.axes[1].texts] == ["no result of absorption"]
+    assert len(plot_summary({}).axes) == 4
+
+
+def test_colours_of_the_scale_models_do_not_depend_on_who_else_is_there(result: Callable[..., Result]) -> None:
+    for models in ({"scale:llada": "mdm"}, {"x": "arm", "scale:dream": "mdm", "scale:llada": "mdm"}):
+        figure = plot_extremes(result("extremes", models))
+        assert to_hex(_line(figure.axes[0], "scale:llada").get_color()) == "#d55e00"

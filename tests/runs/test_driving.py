@@ -1,0 +1,232 @@
+"""Driving a study: every item once, files before records, and nothing lost or doubled however it stops."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from floatlens.core.errors import FloatlensError
+from floatlens.evaluation.answering import Answer
+from floatlens.runs import RunFolder, asking, driving, records
+from floatlens.runs.asking import AskTask
+from floatlens.runs.driving import Stop, run_plan
+from floatlens.runs.plan import Plan, make_plan
+from floatlens.runs.reading import read_study
+from floatlens.runs.records import StudyRecord, read_records
+from floatlens.runs.runs import opened_folder
+from floatlens.runs.tracetask import Traced, TraceTask
+from floatlens.runs.workers import Workers
+
+STUDY: dict[str, Any] = {
+    "models": ["scale:llada", "scale:qwen"],
+    "data": [{"ref": "scale:rag:documents=2", "limit": 5, "conditions": ["closed", "rag", "drop_anchors"]}],
+    "traces": {"questions": 2},
+    "machine": {"batch": 4},
+}
+ITEMS = 2 * (5 * 4 + 2)
+
+
+class Fake(Workers):
+    """Does every task without a model; stops, or is asked to stop, at a task of a number."""
+
+    def __init__(self, *, fail: int | None = None, interrupt: int | None = None) -> None:
+        super().__init__(1)
+        self.fail, self.interrupt, self.given = fail, interrupt, 0
+
+    def run(self, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        for task in tasks:
+            self.given += 1
+            if self.given == self.fail:
+                raise KeyboardInterrupt
+            if self.given == self.interrupt:
+                signal.raise_signal(signal.SIGINT)
+            yield task, _done(task)
+
+
+def _done(task: AskTask | TraceTask) -> Any:
+    if isinstance(task, TraceTask):
+        return Traced(task._record("done", file=task.item.file), f"trace of {task.item.name}".encode())
+    return [asking._record(item, Answer("done", item.asked.example.id)) for item in task.items]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return make_plan(read_study(STUDY))
+
+
+def go(plan: Plan, out: Path, workers: Workers, stop: Stop | None = None) -> list[StudyRecord]:
+    with opened_folder(plan, out) as run:
+        return list(run_plan(plan, run, workers, 4, stop))
+
+
+def on_disk(out: Path) -> dict[str, StudyRecord]:
+    found = read_records(out / "records.jsonl", StudyRecord)
+    assert len(found) == len({record.item for record in found})
+    return {record.item: record for record in found}
+
+
+def files(out: Path) -> set[str]:
+    return {path.relative_to(out).as_posix() for path in (out / "traces").rglob("*") if path.is_file()}
+
+
+def test_every_item_once_and_files_where_records_say(plan: Plan, tmp_path: Path) -> None:
+    found = go(plan, tmp_path, Fake())
+    assert len(found) == ITEMS
+    assert on_disk(tmp_path) == {record.item: record for record in found}
+    traced = [record for record in found if record.what == "trace"]
+    assert files(tmp_path) == {record.file for record in traced}
+    assert (tmp_path / str(traced[0].file)).read_text() == f"trace of {traced[0].item}"
+    assert go(plan, tmp_path, Fake()) == []
+
+
+@pytest.mark.parametrize("moment", range(1, 12))
+def test_stopped_anywhere_and_continued_it_is_the_same(plan: Plan, tmp_path: Path, moment: int) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        go(plan, tmp_path / "torn", Fake(fail=moment))
+    lines = tmp_path / "torn" / "records.jsonl"
+    if lines.is_file() and moment % 2:
+        lines.write_bytes(lines.read_bytes()[:-9])  # a kill in the middle of a write
+    go(plan, tmp_path / "torn", Fake())
+    go(plan, tmp_path / "whole", Fake())
+    assert on_disk(tmp_path / "torn") == on_disk(tmp_path / "whole")
+    assert files(tmp_path / "torn") == files(tmp_path / "whole")
+
+
+def test_a_trace_that_is_gone_is_made_again(plan: Plan, tmp_path: Path) -> None:
+    go(plan, tmp_path, Fake())
+    gone = sorted(files(tmp_path))[0]
+    (tmp_path / gone).unlink()
+    assert [record.file for record in go(plan, tmp_path, Fake())] == [gone]
+    assert len(on_disk(tmp_path)) == ITEMS
+
+
+def test_ctrl_c_finishes_what_is_under_way(plan: Plan, tmp_path: Path) -> None:
+    said: list[str] = []
+    with Stop(lambda: said.append("stopping")).listening() as stop:
+        found = go(plan, tmp_path, Fake(interrupt=2), stop)
+    assert (len(found), said, stop.asked) == (2, ["stopping"], True)
+    assert len(on_disk(tmp_path)) == 2
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_after_ctrl_c_no_task_is_even_made() -> None:
+    """Choosing heads from half of the traces would be work for nothing, or fail."""
+    made: list[int] = []
+
+    def tasks() -> Iterator[int]:
+        for number in range(3):
+            made.append(number)
+            yield number
+
+    stop = Stop()
+    for _ in stop.until(tasks()):
+        stop.times = 1
+    assert made == [0]
+    assert list(stop.until(tasks())) == []
+    assert made == [0]
+
+
+class Untraced(Fake):
+    """Fails every trace of the first model, and none of the second."""
+
+    def run(self, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        for task in tasks:
+            if isinstance(task, TraceTask) and task.subject.ref == "scale:llada":
+                yield task, task.failed("no")
+            elif isinstance(task, driving._Refused):
+                yield task, task.perform(None)  # type: ignore[arg-type]
+            else:
+                yield task, _done(task)
+
+
+def test_heads_that_cannot_be_chosen_fail_their_items_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a model without traces, or with fewer scores than heads asked for; the rest is asked."""
+    data = [{"ref": "scale:rag:documents=2", "limit": 5, "conditions": ["rag", "ablate_heads:top=1,2"]}]
+    plan = make_plan(read_study({**STUDY, "data": data}))
+    labels = {"layer": [0, 1], "head": [0, 1]}
+    copied = xr.DataArray([[np.nan, 0.5], [np.nan, np.nan]], dims=("layer", "head"), coords=labels)
+    scores = {"scale:qwen": copied}
+    monkeypatch.setattr(driving, "_copy_scores", lambda run: scores)
+    found = go(plan, tmp_path, Untraced())
+    failed = [one for one in found if one.status == "failed" and one.what == "answer"]
+    assert {(one.model, one.condition) for one in failed} == {
+        ("scale:llada", f"ablate_heads top={top}{control}") for top in (1, 2) for control in ("", " (random)")
+    } | {("scale:qwen", f"ablate_heads top=2{control}") for control in ("", " (random)")}
+    assert len(failed) == 6 * 5
+    errors = {one.error for one in failed}
+    assert "ablate_heads top=1: no trace of scale:llada came out, so its retrieval heads are not known" in errors
+    assert any(str(error).startswith("ablate_heads top=2: 1 heads of scale:qwen have a copy score") for error in errors)
+    assert len(on_disk(tmp_path)) == 2 * (5 * 5 + 2)
+
+
+def test_a_second_ctrl_c_waits_for_the_disk_only(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = driving._settle
+
+    def twice(*args: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        return settle(*args)
+
+    monkeypatch.setattr(driving, "_settle", twice)
+    with pytest.raises(KeyboardInterrupt), Stop().listening() as stop:
+        go(plan, tmp_path, Fake(), stop)
+    assert len(on_disk(tmp_path)) == 1
+
+
+def test_a_full_disk_loses_nothing_that_is_on_record(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = records._line
+
+    def full(record: StudyRecord) -> bytes:
+        if (tmp_path / "records.jsonl").read_bytes().count(b"\n") >= 6:
+            with (tmp_path / "records.jsonl").open("ab") as file:
+                file.write(line(record)[:30])  # what fitted
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return line(record)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "_line", full)
+        with pytest.raises(OSError, match="No space left"):
+            go(plan, tmp_path, Fake())
+    assert len(go(plan, tmp_path, Fake())) == ITEMS - 6
+    assert len(on_disk(tmp_path)) == ITEMS
+
+
+def test_another_study_is_refused_by_its_first_difference(plan: Plan, tmp_path: Path) -> None:
+    go(plan, tmp_path, Fake())
+    other = make_plan(read_study({**STUDY, "seeds": {"controls": 1}}))
+    with pytest.raises(FloatlensError, match=r"made with study\.seeds\.controls = 0, now it is 1"):
+        go(other, tmp_path, Fake())
+    free = {"machine": {"batch": 2, "workers": 3}, "output": {"report": False}, "about": "words", "analyses": ["drift"]}
+    assert go(make_plan(read_study({**STUDY, **free})), tmp_path, Fake()) == []
+    with RunFolder.open(tmp_path, StudyRecord) as held:
+        manifest = held.manifest
+    assert manifest is not None
+    assert manifest["study"]["about"] == "words"
+    assert {"versions", "machine", "git", "models", "data", "stress"} < set(manifest)
+
+
+def test_other_weights_under_the_same_name_are_refused(plan: Plan, tmp_path: Path) -> None:
+    go(plan, tmp_path, Fake())
+    first = plan.subjects[0]
+    assert len(first.facts.weights or "") == 64
+    other = replace(first, facts=replace(first.facts, weights="ab" * 32))
+    with pytest.raises(FloatlensError, match=r"made with models\.scale:llada\.weights = .*, now it is \"abab"):
+        go(replace(plan, subjects=(other, *plan.subjects[1:])), tmp_path, Fake())
+
+
+def test_two_processes_are_kept_apart(plan: Plan, tmp_path: Path) -> None:
+    with opened_folder(plan, tmp_path), pytest.raises(FloatlensError, match="another floatlens is writing"):
+        go(plan, tmp_path, Fake())

@@ -1,0 +1,164 @@
+"""A study planned: conditions by name, items counted, models with their own settings, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from floatlens.core.errors import FloatlensError
+from floatlens.runs.choosing import choose
+from floatlens.runs.counting import count, group_of
+from floatlens.runs.estimating import forecast
+from floatlens.runs.plan import Plan, make_plan
+from floatlens.runs.reading import read_study
+from floatlens.runs.records import StudyRecord
+
+Planned = Callable[..., Plan]
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Planned:
+    """A plan over five questions with a gold document; `planned(conditions=[…])` changes the study."""
+    rows = [
+        {
+            "id": f"q{i}",
+            "question": f"who built house {i}?",
+            "answers": [f"Ann{i}"],
+            "documents": [{"text": f"Ann{i} built house {i}.", "is_gold": i < 4}, {"text": f"It rained on day {i}."}],
+        }
+        for i in range(5)
+    ]
+    path = tmp_path / "d.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def plan(say: Callable[[str], Any] = lambda message: None, **change: Any) -> Plan:
+        values = {"models": ["scale:llada", "scale:qwen"], "data": [str(path)], "traces": {"questions": 0}}
+        return make_plan(read_study({**values, **change}), say)
+
+    return plan
+
+
+def rows(plan: Plan) -> dict[tuple[str, str], dict[str, int]]:
+    return {(r.data, r.what): {m.split(":")[1]: c.total for m, c in r.by_model.items()} for r in count(plan).rows}
+
+
+def test_names_become_modes_tests_and_edits() -> None:
+    chosen = choose(["noise", "drop_anchors:k=1,5", "closed", "closed"], "here")
+    assert (chosen.modes, chosen.tests) == (("closed", "rag"), ("noise",))  # an edit is compared with rag
+    assert [spec.label for spec in chosen.edits] == ["drop_anchors k=1", "drop_anchors k=5"]
+    with pytest.raises(FloatlensError, match='here: no condition "nois"; did you mean "noise"'):
+        choose(["nois"], "here")
+    with pytest.raises(FloatlensError, match='here drop_anchors:z=1: drop_anchors has no setting "z"'):
+        choose(["drop_anchors:z=1"], "here")
+
+
+def test_gold_by_the_answer_in_a_study(planned: Planned, tmp_path: Path) -> None:
+    """Of five questions four mark their gold document, and all five have one that holds the answer."""
+    asked = {"conditions": ["noise"], "stress": {"noise_ratios": [0.0, 0.2]}}
+    ref = str(tmp_path / "d.jsonl")
+    marked, by_answer = planned(**asked), planned(data=[{"ref": ref, "gold": "answer"}], **asked)
+    assert [rows(plan)["d", "noise"]["llada"] for plan in (marked, by_answer)] == [2 * 4, 2 * 5]
+    assert by_answer.manifest()["data"]["d"]["gold"] == "answer"
+    assert by_answer.manifest()["study"]["data"][0]["gold"] == "answer"
+    assert "gold" not in marked.manifest()["study"]["data"][0]
+
+
+def test_every_item_is_counted_once(planned: Planned) -> None:
+    said: list[str] = []
+    plan = planned(
+        said.append,
+        conditions=["closed", "noise", "masks", "drop_anchors", "sink_token:logit=2"],
+        stress={"noise_ratios": [0, 0.5], "noise_documents": 2, "mask_counts": [1, 2]},
+        traces={"questions": 3, "places": [0, 1], "documents": 2},
+    )
+    assert rows(plan) == {
+        ("d", "trace"): {"llada": 6, "qwen": 6},
+        ("d", "closed"): {"llada": 5, "qwen": 5},
+        ("d", "rag"): {"llada": 5, "qwen": 5},
+        ("d", "drop_anchors k=1"): {"llada": 10, "qwen": 10},
+        ("d", "sink_token logit=2"): {"llada": 5, "qwen": 5},
+        ("d", "clean"): {"llada": 4, "qwen": 4},
+        ("d", "noise"): {"llada": 8, "qwen": 8},
+        ("d", "masks"): {"llada": 20},  # masks and dots, for models that have masks
+    }
+    assert "noise: 1 of 5 questions of d do not fit" in said[0]
+    files = [item.file for item in plan.parts[0].traces(plan.subjects[0], 0)]
+    assert len(set(files)) == 6
+    assert all(file.startswith("traces/1-scale-llada/d-trace-gold-") for file in files)
+
+
+def test_a_data_set_may_have_its_own_conditions_and_traces(planned: Planned) -> None:
+    data = [{"ref": "scale:known:documents=2", "limit": 2, "conditions": ["rag"], "traces": 1}]
+    assert rows(planned(data=[*data, {"ref": "scale:rag:documents=2", "limit": 3}])) == {
+        ("scale:known:documents=2", "trace"): {"llada": 1, "qwen": 1},
+        ("scale:known:documents=2", "rag"): {"llada": 2, "qwen": 2},
+        ("scale:rag:documents=2", "closed"): {"llada": 3, "qwen": 3},
+        ("scale:rag:documents=2", "rag"): {"llada": 3, "qwen": 3},
+    }
+
+
+def test_a_models_own_settings_go_before_those_of_the_study(planned: Planned) -> None:
+    own = {"ref": "scale:llada", "decoding": {"settings": {"steps": 2}}}
+    plan = planned(
+        models=[own, "scale:dream"], decoding={"settings": {"gen_length": 8, "steps": 4}}, seeds={"decoding": 5}
+    )
+    llada, dream = (one.config.decoding.settings for one in plan.subjects)
+    assert (llada["steps"], llada["gen_length"], llada["seed"]) == (2, 8, 5)
+    assert (dream["steps"], dream["gen_length"], dream["seed"]) == (4, 8, 5)
+    other = {"ref": "scale:llada", "decoding": {"sampler": "threshold"}}
+    (subject,) = planned(models=[other]).subjects
+    assert subject.config.decoding.sampler == "threshold"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"conditions": ["ragg"]}, 'study: conditions: no condition "ragg"; did you mean "rag"'),
+        ({"analyses": ["drif"]}, 'analyses: no analysis "drif"; did you mean "drift"'),
+        ({"stress": {"seed": 1}}, "stands in seeds.stress"),
+        ({"decoding": {"settings": {"seed": 1}}}, "stands in seeds.decoding"),
+        ({"decoding": {"settings": {"stpes": 1}}}, 'no setting "stpes"'),
+        ({"conditions": ["ablate_heads:top=2"]}, "retrieval heads are chosen from the study's traces"),
+        (
+            {"conditions": ["ablate_heads"], "traces": {"questions": 1, "probes": ["received", "flow"]}},
+            "which need the probe answer_rows; add it to traces.probes",
+        ),
+        ({"conditions": ["freeze_layers:layers=0-99"]}, "study: freeze_layers layers=0-99: Select(layers=…): 8 is"),
+        ({"conditions": ["drop_anchors:k=0"]}, "study: conditions drop_anchors:k=0: DropAnchors(k=0): k is"),
+        ({"conditions": ["ablate_heads:heads=1.99"]}, "there is no head (1, 99)"),
+        ({"data": ["scale:rag", "scale:rag"]}, 'its name "scale:rag" is that of scale:rag'),
+        ({"data": ["scale:closed-known"]}, "no documents, which this task needs"),
+        ({"traces": {"probes": ["recieved"]}}, "received"),
+        ({"traces": {"layers": [99]}}, "99"),
+        ({"models": ["scale:llama2"]}, "scale:llama2"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_any_weights(planned: Planned, change: Any, message: str) -> None:
+    with pytest.raises(FloatlensError) as caught:
+        planned(**change)
+    assert message in str(caught.value)
+
+
+def test_conditions_have_a_line_of_the_plan() -> None:
+    names = {"noise-0.2": "noise", "distractor-topic-4": "distractor", "closed": "closed", "trace gold 4": "trace"}
+    names["drop_anchors k=1 (random)"] = "drop_anchors k=1"
+    assert {name: group_of(name) for name in names} == names
+
+
+def test_time_is_told_from_records_where_there_are_some(planned: Planned) -> None:
+    plan = planned(models=["scale:llada"], conditions=["closed"])
+    counts = count(plan)
+    by_rule = forecast(plan, counts, [], 1, 1)
+    assert by_rule.seconds is not None
+    assert "rule of thumb" in by_rule.basis
+    done = StudyRecord(
+        item="x", index=0, id="q0", status="done", seconds=10.0, model="scale:llada", data="d", condition="closed"
+    )
+    known = forecast(plan, counts, [done], 2, 1)
+    assert known.basis == "from the 1 items on record"
+    assert known.seconds == pytest.approx(5 * 10.0 / 2 + 6.0)
+    assert forecast(plan, counts, [], 1, 1, elsewhere=True).seconds is None

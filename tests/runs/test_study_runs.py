@@ -1,0 +1,120 @@
+"""A real small study: what it writes, what reads it, and that it comes out the same whoever does the work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import floatlens as fl
+from floatlens.core.errors import FloatlensError
+from floatlens.report import report
+from floatlens.report.answered import open_answered
+from floatlens.report.provenance import run_facts
+from floatlens.runs.records import StudyRecord
+from shared.small import ITEMS, STUDY, assert_same, bare
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> fl.Run:
+    """The study, run in this process."""
+    return fl.run(STUDY, tmp_path_factory.mktemp("study") / "run")
+
+
+def test_everything_is_in_the_folder(done: fl.Run) -> None:
+    assert len(done.records) == len(bare(done.path)) == ITEMS
+    assert done.failed == []
+    assert {"scores", "gains", "curves", "robustness", "effects", "measured", "drift", "flow", "claims"} <= set(
+        done.tables
+    )
+    assert "qk" not in done.tables  # not among the study's analyses
+    pictures = {path.name for path in (done.path / "figures").iterdir()}
+    assert {"gain.png", "stress-noise.png", "interventions-accuracy.png", "drift.png", "gold_lift.png"} <= pictures
+    assert {path.rpartition(".")[2] for path in pictures} == {"png"}
+    assert done.report is not None
+    with pytest.raises(KeyError, match='no table "gain"; did you mean "gains"'):
+        done.tables["gain"]
+
+
+def test_the_run_can_be_looked_into(done: fl.Run) -> None:
+    again = fl.open_run(done.path)
+    traces = list(again.traces())
+    assert [trace.model["ref"] for trace in traces] == ["scale:qwen"] * 2 + ["scale:llada"] * 2
+    assert [trace.data.attrs["prompt"]["gold"] for trace in traces] == [0, 2, 0, 2]
+    assert {trace.data_set for trace in traces} == {"scale:rag:documents=3"}
+    assert set(again.answers["condition"]) == {
+        *("closed", "rag", "clean", "noise-0", "noise-0.4"),
+        *("drop_anchors k=1", "drop_anchors k=1 (random)", "ablate_heads top=2", "ablate_heads top=2 (random)"),
+    }
+    assert {"mdm-moves", "rag-gain", "mdm-without-anchors", "flow-follows-gold"} <= set(again.claims["claim"])
+    assert repr(again).endswith(f"run': study, {ITEMS} records)")
+    with pytest.raises(FloatlensError, match="not a run"):
+        fl.open_run(done.path / "tables")
+
+
+def test_the_manifest_says_what_is_needed_to_repeat_it(done: fl.Run) -> None:
+    manifest = done.manifest
+    assert manifest["kind"] == "study"
+    assert manifest["study"]["traces"]["places"] == [0, 2]
+    assert manifest["models"]["scale:llada"]["ask"]["decoding"]["settings"]["steps"] == 2
+    assert len(manifest["data"]["scale:rag:documents=3"]["sha256"]) == 64
+    assert {"floatlens", "torch", "python"} <= set(manifest["versions"])
+    assert manifest["machine"]["cores"] >= 1
+    assert set(manifest["git"]) == {"floatlens", "study"}
+    again = {**manifest["study"], "output": {"figures": ["png"], "report": False}, "analyses": ["drift"]}
+    assert fl.run(again, done.path).records == done.records  # it is a study itself, and all of it is done
+
+
+def test_edits_are_measured_beside_their_answers(done: fl.Run) -> None:
+    own = [one for one in done.records if isinstance(one, StudyRecord) and one.measured is not None]
+    assert {one.condition for one in own} >= {"rag", "drop_anchors k=1", "ablate_heads top=2 (random)"}
+    assert {one.index for one in own} == {0}
+    assert all(one.kl is not None for one in own if " " in one.condition)
+
+
+def test_the_report_speaks_of_answers_too(done: fl.Run, tmp_path: Path) -> None:
+    page = report([done.path], tmp_path / "r.html", examples=1).path.read_text()
+    for id in ("qa", "stress", "intervene", "drift"):
+        assert f'<section id="{id}"' in page
+    assert "retrieved documents help diffusion models" in page
+    answers = [record for record in done.records if record.what == "answer"]
+    assert sum(len(part.own) for part in open_answered([done.path], {})) == len(answers)
+    assert done.report is not None
+    assert '<section id="intervene"' in done.report.read_text()  # what the run itself wrote, as well
+    (facts,) = run_facts([done.path])
+    assert (facts["answers"], facts["traces"], facts["outcomes"]) == (len(answers), 4, {"done": ITEMS})
+
+
+@pytest.mark.slow
+def test_processes_and_batches_give_the_same(done: fl.Run, tmp_path: Path) -> None:
+    fl.run({**STUDY, "output": {"report": False, "figures": ["png"]}}, tmp_path / "two", workers=2)
+    assert_same(done.path, tmp_path / "two")
+    larger = {**STUDY, "machine": {"batch": 16}, "output": {"report": False, "figures": ["png"]}}
+    fl.run(larger, tmp_path / "large")
+    left, right = bare(done.path), bare(tmp_path / "large")
+    assert left.keys() == right.keys()
+    for item, one in left.items():
+        other = right[item]
+        assert one.model_copy(update={"kl": None}) == other.model_copy(update={"kl": None})
+        assert one.kl == pytest.approx(other.kl, abs=1e-5)
+
+
+def test_failures_are_on_record_and_the_rest_goes_on(
+    done: fl.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from floatlens.runs import asking, tracetask
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("no luck")
+
+    monkeypatch.setattr(asking, "ask", broken)
+    monkeypatch.setattr(tracetask, "trace", broken)
+    few = {"models": ["scale:qwen"], "data": [{"ref": "scale:rag:documents=2", "limit": 2}], "traces": {"questions": 1}}
+    few["analyses"] = ["drift"]
+    run = fl.run(few, tmp_path / "run")
+    assert [(one.status, one.error) for one in run.records] == [("failed", "ValueError: no luck")] * 5
+    monkeypatch.undo()
+    assert fl.run({**few, "output": {"figures": ["png"], "report": False}}, tmp_path / "run").failed == []
+    lines = (tmp_path / "run" / "records.jsonl").read_text().splitlines()
+    assert len(lines) == len({json.loads(line)["item"] for line in lines}) == 5

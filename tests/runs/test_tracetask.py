@@ -1,0 +1,107 @@
+"""A trace as a task: blocks that shrink until they fit, what its record says, and a file that is whole or absent."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from floatlens.attention.memory import LEAST_BLOCK, Room, out_of_memory
+from floatlens.runs import tracetask
+from floatlens.runs.folder import RunFolder
+from floatlens.runs.plan import make_plan
+from floatlens.runs.reading import read_study
+from floatlens.runs.records import StudyRecord
+from floatlens.runs.tracetask import TraceTask, place
+from floatlens.runs.workers import Holder
+from floatlens.traces import open_trace
+
+STUDY: dict[str, Any] = {
+    "models": ["scale:llada"],
+    "data": [{"ref": "scale:rag:documents=2", "limit": 1}],
+    "decoding": {"settings": {"gen_length": 4, "steps": 2}},
+    "traces": {"questions": 1, "probes": ["received"]},
+}
+
+
+@pytest.fixture(scope="module")
+def holder() -> Holder:
+    return Holder()
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> TraceTask:
+    plan = make_plan(read_study(STUDY))
+    with RunFolder.open(tmp_path_factory.mktemp("run"), StudyRecord) as run:
+        (one,) = plan.trace_tasks(plan.subjects[0], run)
+    return pickle.loads(pickle.dumps(one))  # noqa: S301  (as a worker gets it)
+
+
+def test_bytes_become_the_file_that_the_record_names(task: TraceTask, holder: Holder, tmp_path: Path) -> None:
+    made = task.perform(holder)
+    place(made, tmp_path)
+    assert made.record.file is not None
+    found = open_trace(tmp_path / made.record.file)
+    assert (found.answer, found.data.sizes["step"]) == (made.record.answer, made.record.steps)
+    assert (made.record.what, made.record.status, made.record.warnings) == ("trace", "done", ())
+    assert found.data_set == made.record.data == "scale:rag:documents=2"
+    assert sorted(path.suffix for path in tmp_path.rglob("*") if path.is_file()) == [".zip"]
+
+
+def test_blocks_are_halved_until_they_fit(
+    task: TraceTask, holder: Holder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = task.perform(holder)
+    real, tried = tracetask.trace, list[int]()
+
+    def small(model: Any, *, workspace: Any, **more: Any) -> Any:
+        tried.append(workspace.block_bytes)
+        if workspace.block_bytes > 2 << 20:
+            raise torch.OutOfMemoryError
+        return real(model, workspace=workspace, **more)
+
+    monkeypatch.setattr(tracetask, "trace", small)
+    monkeypatch.setattr(holder, "room", Room())
+    made = task.perform(holder)
+    assert tried == [8 << 20, 4 << 20, 2 << 20]
+    assert made.record.warnings == (
+        "out of memory with blocks of 8192 KiB; from now on 4096 KiB",
+        "out of memory with blocks of 4096 KiB; from now on 2048 KiB",
+    )
+    assert task.perform(holder).record.warnings == ()  # it has learnt
+    for name, one in (("plain", plain), ("small", made)):
+        place(one, tmp_path / name)
+    a, b = (open_trace(tmp_path / name / task.item.file) for name in ("plain", "small"))
+    np.testing.assert_allclose(a.data["received"].values, b.data["received"].values, rtol=1e-4, atol=1e-6)
+    assert a.answer == b.answer
+
+
+def test_what_never_fits_fails_with_advice(task: TraceTask, holder: Holder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(tracetask, "trace", never)
+    monkeypatch.setattr(holder, "room", Room())
+    made = task.perform(holder)
+    assert (made.record.status, made.content) == ("failed", None)
+    assert "out of memory on cpu; try traces.heads: mean" in str(made.record.error)
+    assert holder.room.block_bytes == LEAST_BLOCK
+
+
+def test_other_errors_are_no_lack_of_memory() -> None:
+    assert out_of_memory(MemoryError())
+    assert out_of_memory(torch.OutOfMemoryError())
+    assert out_of_memory(RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB)"))
+    assert out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
+    assert not out_of_memory(RuntimeError("shapes do not fit"))
+
+
+def test_what_an_edit_keeps_shrinks_with_the_blocks() -> None:
+    room = Room()
+    assert (room.workspace().block_bytes, room.workspace().keep_bytes) == (8 << 20, 64 << 20)
+    room.smaller_blocks()
+    assert (room.workspace().block_bytes, room.workspace().keep_bytes) == (4 << 20, 32 << 20)

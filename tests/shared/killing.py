@@ -1,0 +1,173 @@
+"""Commands that are started, killed at random moments and started again.
+
+Importing torch and transformers takes longer than what is to be killed, so most commands run in children of a process
+that has imported everything already (`Zygote`); a child that is killed is as dead as any other process. The moments
+come from a seed that stands in the output of a test that fails: FLOATLENS_KILL_SEED=… repeats them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ENV = {**os.environ, "FLOATLENS_KERNEL": "torch", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+WARM = (
+    *("floatlens.cli.run", "floatlens.cli.study", "floatlens.cli.asking", "floatlens.runs.driving"),
+    *("floatlens.runs.measuring", "floatlens.runs.results", "floatlens.models.loading", "floatlens.subjects.scale"),
+    *("transformers.models.llama.modeling_llama", "transformers.models.qwen2.modeling_qwen2"),
+)
+
+
+def moments() -> random.Random:
+    """Random numbers from a seed that is printed, which pytest shows of a test that fails."""
+    seed = int(os.environ.get("FLOATLENS_KILL_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"FLOATLENS_KILL_SEED={seed}")
+    return random.Random(seed)
+
+
+class Real:
+    """A command as a process of its own, its workers included."""
+
+    startup = 6.0
+
+    def __init__(self, args: Sequence[str], log: Path) -> None:
+        with log.open("wb") as said:
+            command = [sys.executable, "-m", "floatlens", *args]
+            self._process = subprocess.Popen(command, env=ENV, stdout=said, stderr=said)
+
+    def over(self) -> bool:
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self) -> int:
+        return self._process.wait()
+
+
+class Child:
+    """A command in a child of the zygote."""
+
+    startup = 1.5
+
+    def __init__(self, zygote: subprocess.Popen[str], args: Sequence[str], log: Path) -> None:
+        assert zygote.stdin is not None
+        assert zygote.stdout is not None
+        self._answers = zygote.stdout
+        zygote.stdin.write(json.dumps({"args": list(args), "log": str(log)}) + "\n")
+        zygote.stdin.flush()
+        self._pid = int(self._answers.readline())
+
+    def over(self) -> bool:
+        return bool(select.select([self._answers], [], [], 0)[0])
+
+    def kill(self) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        return int(self._answers.readline())
+
+
+@contextmanager
+def zygote() -> Iterator[subprocess.Popen[str]]:
+    """A process that has imported what commands need and forks for each."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, __file__], env=ENV, text=True, bufsize=1, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.stdin.close()
+
+
+def kill_again_and_again(
+    args: Sequence[str], out: Path, forks: subprocess.Popen[str], *, kills: int, real: int, records: int
+) -> None:
+    """Start the command, kill it, start it again: `real` times with two worker processes, the others in one.
+
+    Most die when 1 … `records` new records have come, and up to 0.15 s later; every fifth while it starts.
+    """
+    chance = moments()
+    order = [True] * real + [False] * (kills - real)
+    chance.shuffle(order)
+    for number, own in enumerate(order):
+        log = out.with_name(f"log-{number}")
+        if own:
+            process: Real | Child = Real([*args, "--workers", "2"], log)
+        else:
+            process = Child(forks, [*args, "--workers", "1"], log)
+        if number % 5 == 0:
+            time.sleep(chance.random() * process.startup)
+        else:
+            _await(process, out, _count(out) + chance.randint(1, records))
+            time.sleep(chance.random() * 0.15)
+        assert not process.over(), f"over before kill {number}; ask more questions. It said: {log.read_text()[-600:]}"
+        process.kill()
+        process.wait()
+
+
+def _await(process: Real | Child, out: Path, goal: int) -> None:
+    path, size = out / "records.jsonl", -1
+    while not process.over():
+        now = path.stat().st_size if path.is_file() else 0
+        if now != size and _count(out) >= goal:
+            return
+        size = now
+        time.sleep(0.002)
+
+
+def _count(out: Path) -> int:
+    path = out / "records.jsonl"
+    return path.read_bytes().count(b"\n") if path.is_file() else 0
+
+
+def finish(args: Sequence[str], out: Path, forks: subprocess.Popen[str]) -> str:
+    """Run the command to its end; gives what it said."""
+    log = out.with_name(f"{out.name}.log")
+    code = Child(forks, [*args, "--workers", "1"], log).wait()
+    assert code == 0, log.read_text()[-2000:]
+    return log.read_text()
+
+
+# -- in the zygote --------------------------------------------------------------------------------------------------
+
+
+def _serve() -> None:
+    from importlib import import_module
+
+    for name in WARM:
+        import_module(name)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _child(request["args"], request["log"])
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def _child(args: list[str], log: str) -> None:
+    said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    from floatlens.cli import main
+
+    code = 1
+    try:
+        code = main(args)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve()
