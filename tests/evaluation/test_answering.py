@@ -9,7 +9,7 @@ import floatlens as fl
 from floatlens.attention.memory import Room
 from floatlens.core.config import AskConfig, DecodingConfig
 from floatlens.core.errors import FloatlensError
-from floatlens.data import answering
+from floatlens.evaluation import answering
 from floatlens.evaluation.answering import Asked, ask
 from floatlens.evaluation.first_mask import Appended, first_mask
 from floatlens.evaluation.metrics import score

@@ -1,7 +1,7 @@
 """An independent witness: a plain attention function in float64 that keeps what floatlens must never keep.
 
 `observe(model, ids)` runs a pass with it and returns every layer's query, key, value, full weights and visibility, as
-numpy arrays. It shares no code with floatlens.capture. Tests reduce these by plain loops and compare.
+numpy arrays. It shares no code with floatlens.attention. Tests reduce these by plain loops and compare.
 """
 
 from __future__ import annotations

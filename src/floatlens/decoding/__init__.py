@@ -1,6 +1,6 @@
 """Decoding: samplers as generators of `Step` events, the same for every family.
 
-Models come from `floatlens.models`; attention is watched by `floatlens.capture` and is no business of this room.
+Models come from `floatlens.models`; attention is watched by `floatlens.attention` and is no business of this room.
 """
 
 from __future__ import annotations
