@@ -1,6 +1,6 @@
 """Synthetic traces: from a dense attention array A[step, layer, head, query, key] to a valid `Trace`.
 
-Every statistic is a plain loop over queries; nothing of floatlens.analysis or floatlens.attention is used, so that tests
+Every statistic is a plain loop over queries; nothing of floatlens.analysis or floatlens.attention is used, so tests
 can hold analyses against it. `build` takes everything by hand, `ready` makes one of three patterns (`PATTERNS`) in a
 causal version (an autoregressive model whose sequence grows) and a bidirectional one (a masked diffusion model).
 
