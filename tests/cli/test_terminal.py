@@ -6,7 +6,7 @@ import pytest
 
 from floatlens.cli import terminal
 from floatlens.cli.asking import RunningAccuracy
-from floatlens.core.config import parse_settings
+from floatlens.cli.parsing import parse_settings
 from floatlens.runs.records import AnswerRecord
 
 

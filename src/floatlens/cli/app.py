@@ -221,14 +221,8 @@ def trace(
     debug: Debug = False,
 ) -> None:
     """See `_TRACE`."""
-    from floatlens.core.config import (
-        TraceConfig,
-        TraceRunConfig,
-        parse_layers,
-        parse_names,
-        parse_settings,
-        read_config,
-    )
+    from floatlens.cli.parsing import parse_layers, parse_names, parse_settings
+    from floatlens.core.config import TraceConfig, TraceRunConfig, read_config
 
     values: dict[str, Any] = {
         "model": {"ref": model, "family": family, "revision": revision, "dtype": dtype, "device": device}
@@ -279,7 +273,7 @@ def bench(
     All variants take turns in one run. Of the options, throughput takes --rounds and --out.
     """
     from floatlens import bench as benches
-    from floatlens.core.config import parse_names
+    from floatlens.cli.parsing import parse_names
 
     names = () if lengths is None else parse_names(lengths, "--lengths") or ()
     if not all(name.isdecimal() for name in names):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from floatlens.cli.parsing import parse_names, parse_settings
 from floatlens.cli.terminal import Bar, clean, progress, say, tell_warnings
-from floatlens.core.config import AskConfig, ModelConfig, parse_names, parse_settings, read_config
+from floatlens.core.config import AskConfig, ModelConfig, read_config
 from floatlens.core.errors import FloatlensError, did_you_mean
 
 if TYPE_CHECKING:

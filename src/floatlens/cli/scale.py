@@ -105,8 +105,8 @@ def evaluate(
     debug: Debug = False,
 ) -> None:
     """Accuracy with documents, in two hops, and from memory, decoded by each family's own sampler."""
+    from floatlens.cli.parsing import parse_names
     from floatlens.cli.views import scale_view
-    from floatlens.core.config import parse_names
     from floatlens.models import load
     from floatlens.subjects.scale import MODELS
     from floatlens.subjects.scale.cards import write_card

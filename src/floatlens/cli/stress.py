@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from floatlens.cli.asking import Plan
+from floatlens.cli.parsing import parse_names
 from floatlens.cli.terminal import clean, console, say
-from floatlens.core.config import parse_names
 from floatlens.core.errors import FloatlensError, did_you_mean
 
 if TYPE_CHECKING:

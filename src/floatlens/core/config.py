@@ -6,7 +6,6 @@ know, before any weights are read. Importing this stays quick: no torch, no nump
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -22,9 +21,6 @@ __all__ = [
     "PromptConfig",
     "TraceConfig",
     "TraceRunConfig",
-    "parse_layers",
-    "parse_names",
-    "parse_settings",
     "read_config",
 ]
 
@@ -122,50 +118,3 @@ def read_config(kind: type[_Any], values: dict[str, Any]) -> _Any:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise FloatlensError(f"{where}={first['input']!r}: {first['msg']}") from None
-
-
-def parse_settings(pairs: Sequence[str], seed: int | None = None) -> dict[str, Any]:
-    """Sampler settings from `key=value` texts, values read as YAML scalars: 8, 0.5, true, random."""
-    import yaml
-
-    settings: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        key = key.strip().replace("-", "_")
-        if not equals or not key:
-            raise FloatlensError(f"--set {pair!r}: expected key=value, such as --set gen_length=32")
-        if key in settings:
-            raise FloatlensError(f"--set {key} is given twice; give it once")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise FloatlensError(f"--set {pair!r}: {text!r} cannot be read as a value") from None
-        if isinstance(value, list | dict):
-            raise FloatlensError(f"--set {pair!r}: expected a single value")
-        settings[key] = value
-    if seed is not None:
-        if "seed" in settings:
-            raise FloatlensError("the seed is given twice, by --seed and by --set seed; give it once")
-        settings["seed"] = seed
-    return settings
-
-
-def parse_names(text: str | None, option: str) -> tuple[str, ...] | None:
-    """Names from a comma-separated list; None where nothing is given."""
-    if text is None:
-        return None
-    names = tuple(part.strip() for part in text.split(","))
-    if not all(names):
-        raise FloatlensError(f"{option} {text!r}: expected names with commas between them")
-    return names
-
-
-def parse_layers(text: str | None) -> tuple[int, ...] | None:
-    """Layer numbers from a comma-separated list; negative ones count from the last."""
-    names = parse_names(text, "--layers")
-    if names is None:
-        return None
-    try:
-        return tuple(int(name) for name in names)
-    except ValueError:
-        raise FloatlensError(f"--layers {text!r}: expected numbers with commas between them, such as 0,1,-1") from None

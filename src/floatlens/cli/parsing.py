@@ -1,0 +1,80 @@
+"""Texts given on the command line as values: comma-separated names and numbers, key=value settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from floatlens.core.errors import FloatlensError
+
+__all__ = ["parse_layers", "parse_names", "parse_numbers", "parse_pairs", "parse_settings", "parse_values"]
+
+
+def parse_names(text: str | None, option: str) -> tuple[str, ...] | None:
+    """Names from a comma-separated list, without repetitions; None where nothing is given."""
+    if text is None:
+        return None
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise FloatlensError(f"{option} {text!r}: expected comma-separated names")
+    return tuple(dict.fromkeys(names))
+
+
+def parse_numbers(text: str | None, option: str, example: str) -> tuple[int, ...] | None:
+    """Whole numbers from a comma-separated list; None where nothing is given."""
+    names = parse_names(text, option)
+    if names is None:
+        return None
+    try:
+        return tuple(int(name) for name in names)
+    except ValueError:
+        raise FloatlensError(f"{option} {text!r}: expected comma-separated numbers, such as {example}") from None
+
+
+def parse_layers(text: str | None) -> tuple[int, ...] | None:
+    """Layer numbers from a comma-separated list; negative ones count from the last layer."""
+    return parse_numbers(text, "--layers", "0,1,-1")
+
+
+def parse_settings(pairs: Sequence[str], seed: int | None = None) -> dict[str, Any]:
+    """Sampler settings from `key=value` texts, with the seed among them if it is given."""
+    settings = parse_pairs(pairs, "--set", "gen_length=32")
+    if seed is not None:
+        if "seed" in settings:
+            raise FloatlensError("the seed is given twice, by --seed and by --set seed; give it once")
+        settings["seed"] = seed
+    return settings
+
+
+def parse_pairs(pairs: Sequence[str], option: str, example: str, lists: Sequence[str] = ()) -> dict[str, Any]:
+    """`key=value` texts as a mapping, values read as YAML scalars (8, 0.5, true, random).
+
+    Keys named in `lists` take comma-separated values and give a list.
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            raise FloatlensError(f"{option} {pair!r}: expected key=value, such as {option} {example}")
+        if key in found:
+            raise FloatlensError(f"{option} {key} is given twice; give it once")
+        found[key] = parse_values(text, f"{option} {key}") if key in lists else _scalar(text, f"{option} {pair!r}")
+    return found
+
+
+def parse_values(text: str, option: str) -> list[Any]:
+    """Comma-separated YAML scalars."""
+    return [_scalar(part, f"{option} {text!r}") for part in parse_names(text, option) or ()]
+
+
+def _scalar(text: str, where: str) -> Any:
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise FloatlensError(f"{where}: {text!r} cannot be read as a value") from None
+    if isinstance(value, list | dict):
+        raise FloatlensError(f"{where}: expected a single value")
+    return value
