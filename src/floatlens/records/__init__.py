@@ -1,1 +1,24 @@
-"""What an item of a run was and what came of it: `Condition` and `Record`, as every command writes them."""
+"""Records of a run: conditions, records, how they are stored, and the answers frame. It runs no models."""
+
+from floatlens.records.condition import CLOSED, RAG, Closed, Condition, Edited, Rag, Stressed, read_condition
+from floatlens.records.frame import answers_frame
+from floatlens.records.record import Record, item_of
+from floatlens.records.store import has_answers, open_answers, read_manifest, read_records
+
+__all__ = [
+    "CLOSED",
+    "RAG",
+    "Closed",
+    "Condition",
+    "Edited",
+    "Rag",
+    "Record",
+    "Stressed",
+    "answers_frame",
+    "has_answers",
+    "item_of",
+    "open_answers",
+    "read_condition",
+    "read_manifest",
+    "read_records",
+]

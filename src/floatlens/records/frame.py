@@ -1,0 +1,56 @@
+"""The answers frame: the table that every statistic over answers takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from floatlens.records.condition import Condition, Edited, Stressed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from floatlens.records.record import Record
+
+__all__ = ["COLUMNS", "answers_frame", "condition_order"]
+
+COLUMNS = (
+    *("model", "model_kind", "data", "index", "id", "condition", "kind"),
+    *("prediction", "accuracy", "f1", "exact_match", "kl", "measured", "moved"),
+)
+_KINDS = ("closed", "rag", "stress", "edit")
+
+
+def answers_frame(records: Iterable[Record], models: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """One row per answered question, with the columns `COLUMNS`; `models` are those of the manifest, in order.
+
+    `model_kind` is "arm" or "mdm", `condition` the Condition object, `kind` its kind. Rows are ordered by model, data,
+    condition and question, whatever the order in which they were answered.
+
+    Example: `answers_frame(read_records(folder), read_manifest(folder)["models"]).groupby("kind").accuracy.mean()`
+    """
+    import pandas as pd
+
+    place = {ref: number for number, ref in enumerate(models)}
+    done = [one for one in records if one.what == "answer" and one.status == "done"]
+    done.sort(key=lambda one: (place[one.model], one.data, condition_order(one.condition), one.index))
+    rows = [_row(one, str(models[one.model]["kind"])) for one in done]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def condition_order(condition: Condition) -> tuple[Any, ...]:
+    """A sort key: closed, rag, stress tests by point, edits by dose with each control after its edit."""
+    rank = _KINDS.index(condition.kind)
+    if isinstance(condition, Stressed):
+        return rank, condition.test, condition.series, condition.x
+    if isinstance(condition, Edited):
+        values = [value for _, value in condition.settings]
+        numbers = [value for value in values if isinstance(value, int | float)]
+        words = [str(value) for value in values if not isinstance(value, int | float)]
+        return rank, condition.name, words, numbers, condition.control is not None, condition.seed or 0
+    return (rank,)
+
+
+def _row(record: Record, model_kind: str) -> dict[str, Any]:
+    found = {name: getattr(record, name) for name in COLUMNS if name not in ("model_kind", "kind")}
+    return found | {"model_kind": model_kind, "kind": record.condition.kind}

@@ -1,0 +1,93 @@
+"""A record: what became of one item of a run. What the item was is structured; nothing is read out of its name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from floatlens.prompts import EvidenceKind
+from floatlens.records.condition import Condition
+
+__all__ = ["Record", "What", "item_of"]
+
+What = Literal["answer", "trace"]
+
+
+def item_of(what: What, model: str, data: str, condition: Condition, id: str) -> str:
+    """The identity of an item within a run: a digest of what it is.
+
+    Example: `item_of("answer", "scale:llada", "scale:rag", RAG, "rag-0")`
+    """
+    parts = [what, model, data, condition.model_dump(mode="json"), id]
+    return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode()).hexdigest()[:20]
+
+
+class Record(BaseModel):
+    """One item of a run: a question put to a model under a condition, and its answer, its trace or its failure.
+
+    Fields that do not apply are None.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    what: What
+    model: str
+    data: str
+    condition: Condition
+    id: str
+    index: int
+    """Place of the question in its data, counted from 0."""
+    status: Literal["done", "failed"]
+    seconds: float | None = None
+    """Wall-clock time; for an answer, the question's share of its batch."""
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+    dropped_documents: int | None = None
+
+    prediction: str | None = None
+    accuracy: float | None = None
+    f1: float | None = None
+    exact_match: float | None = None
+    prompt: str | None = None
+    """Digest of the prompt's token ids: equal in two runs that asked the same."""
+    prompt_tokens: int | None = None
+    kl: float | None = None
+    """Under an edit: KL divergence (nats) from the unedited model, at the first token that the edit can change."""
+    measured: dict[str, float] | None = None
+    """For a question that was also traced: drift, absorption and attention moved."""
+    moved: tuple[tuple[int, int, int, float], ...] | None = None
+    """The same under an edit: (step, layer, rows changed, attention moved in them)."""
+    retrieved: tuple[tuple[str, float], ...] | None = None
+    """Ids and scores of retrieved passages, best first."""
+
+    file: str | None = None
+    """The trace, relative to the run folder."""
+    question: str | None = None
+    answer: str | None = None
+    """What the trace shows being written: the model's answer, or the forced text."""
+    gold: int | None = None
+    evidence_kind: EvidenceKind | None = None
+    steps: int | None = None
+    forward_passes: int | None = None
+    forced: bool | None = None
+    log_likelihood: float | None = None
+    """Mean log probability of a forced text."""
+
+    @property
+    def item(self) -> str:
+        """The identity of the item, see `item_of`."""
+        return item_of(self.what, self.model, self.data, self.condition, self.id)
+
+    def complete(self, folder: Path) -> bool:
+        """Whether the item is done and its trace, if it has one, is in the folder."""
+        if self.status != "done":
+            return False
+        return self.what == "answer" or (self.file is not None and (folder / self.file).is_file())
+
+    def line(self) -> bytes:
+        """The record as one line of JSON."""
+        return self.model_dump_json(exclude_none=True).encode() + b"\n"
