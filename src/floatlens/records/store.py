@@ -108,6 +108,6 @@ def has_answers(folder: Path) -> bool:
 
 
 def open_answers(folder: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The answers frame of a run folder and its manifest. Example: `open_answers(Path("runs/qa"))[0].accuracy.mean()`"""
+    """The answers frame of a run folder, and its manifest. Example: `open_answers(Path("runs/qa"))[0].accuracy`"""
     manifest = read_manifest(folder)
     return answers_frame(read_records(folder), manifest["models"]), manifest
