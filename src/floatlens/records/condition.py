@@ -15,6 +15,18 @@ __all__ = ["CLOSED", "RAG", "Closed", "Condition", "Edited", "Rag", "Stressed", 
 
 class _Condition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+    __iter__ = None  # type: ignore[assignment]  # pandas takes what can be iterated for a list of values
+
+    @property
+    def label(self) -> str:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.label
+
+    def __lt__(self, other: _Condition) -> bool:
+        """By label: pandas sorts the columns of a pivot."""
+        return self.label < other.label
 
 
 class Closed(_Condition):
