@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from floatlens.prompts import Document, Prompt
     from floatlens.report import explore
     from floatlens.runs.runs import Run, open_run, run
-    from floatlens.runs.spec import Study
+    from floatlens.runs.study import Study
     from floatlens.traces import Trace, open_trace
     from floatlens.traces.tracing import trace
 
@@ -73,7 +73,7 @@ _ROOMS = {
     "floatlens.prompts": "Document Prompt",
     "floatlens.report": "explore",
     "floatlens.runs.runs": "Run open_run run",
-    "floatlens.runs.spec": "Study",
+    "floatlens.runs.study": "Study",
     "floatlens.traces.tracing": "trace",
     "floatlens.traces": "Trace open_trace",
     "floatlens.claims": "Claim claims",

@@ -11,7 +11,7 @@ from floatlens.core.config import ModelConfig
 from floatlens.core.errors import FloatlensError
 from floatlens.runs import workers
 from floatlens.runs.plan import make_plan
-from floatlens.runs.reading import read_study
+from floatlens.runs.study_file import read_study
 from floatlens.runs.workers import Holder, small_on_cpu, threads_for
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from floatlens.runs.choosing import choose
-from floatlens.runs.reading import read_study
+from floatlens.runs.study_file import read_study
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -20,9 +20,9 @@ from floatlens.runs import RunFolder, asking, driving, records
 from floatlens.runs.asking import AskTask
 from floatlens.runs.driving import Stop, run_plan
 from floatlens.runs.plan import Plan, make_plan
-from floatlens.runs.reading import read_study
 from floatlens.runs.records import StudyRecord, read_records
 from floatlens.runs.runs import opened_folder
+from floatlens.runs.study_file import read_study
 from floatlens.runs.tracetask import Traced, TraceTask
 from floatlens.runs.workers import Workers
 

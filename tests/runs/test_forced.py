@@ -11,7 +11,7 @@ import pytest
 import floatlens as fl
 from floatlens.core.errors import FloatlensError
 from floatlens.runs.plan import make_plan
-from floatlens.runs.reading import read_study
+from floatlens.runs.study_file import read_study
 
 BASE: dict[str, Any] = {
     "name": "forced",

@@ -14,8 +14,8 @@ from floatlens.runs.choosing import choose
 from floatlens.runs.counting import count, group_of
 from floatlens.runs.estimating import forecast
 from floatlens.runs.plan import Plan, make_plan
-from floatlens.runs.reading import read_study
 from floatlens.runs.records import StudyRecord
+from floatlens.runs.study_file import read_study
 
 Planned = Callable[..., Plan]
 

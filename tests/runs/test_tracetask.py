@@ -14,8 +14,8 @@ from floatlens.attention.memory import LEAST_BLOCK, Room, out_of_memory
 from floatlens.runs import tracetask
 from floatlens.runs.folder import RunFolder
 from floatlens.runs.plan import make_plan
-from floatlens.runs.reading import read_study
 from floatlens.runs.records import StudyRecord
+from floatlens.runs.study_file import read_study
 from floatlens.runs.tracetask import TraceTask, place
 from floatlens.runs.workers import Holder
 from floatlens.traces import open_trace

@@ -20,7 +20,7 @@ import torch
 from floatlens.runs.asking import ask_tasks
 from floatlens.runs.plan import make_plan
 from floatlens.runs.ray_workers import RayWorkers
-from floatlens.runs.reading import read_study
+from floatlens.runs.study_file import read_study
 from floatlens.runs.workers import Executor, Workers
 
 if TYPE_CHECKING:

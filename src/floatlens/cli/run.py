@@ -58,7 +58,7 @@ def run(
 ) -> None:
     """See `_RUN`."""
     if schema:
-        from floatlens.runs.reading import schema as json_schema
+        from floatlens.runs.study_file import schema as json_schema
 
         sys.stdout.write(json_schema() + "\n")
         return

@@ -40,8 +40,8 @@ class Request:
 def run_study(request: Request) -> int:
     """Plan, run and publish a study; gives the exit code."""
     from floatlens.runs.plan import make_plan
-    from floatlens.runs.reading import read_study
     from floatlens.runs.runs import folder_of, opened_folder, with_machine
+    from floatlens.runs.study_file import read_study
 
     source = with_machine(read_study(request.study), request.workers, request.executor, request.address)
     folder = folder_of(source, request.out)

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from floatlens.data import Data, Example
     from floatlens.evaluation.edited import EditSpec
     from floatlens.runs.folder import RunFolder
-    from floatlens.runs.reading import Source
     from floatlens.runs.records import StudyRecord
-    from floatlens.runs.spec import Study, Tracing
+    from floatlens.runs.study import Study, Tracing
+    from floatlens.runs.study_file import Source
 
 __all__ = ["FREE", "Part", "Plan", "make_plan"]
 
@@ -193,7 +193,7 @@ def _retrieval(source: Source, say: Say) -> tuple[Callable[[Example], Example], 
         return _as_given, None
     from floatlens.data import open_index, retrieve
 
-    index = open_index(source.path(corpus.path))
+    index = open_index(source.path(corpus.path), skip_bad=corpus.skip_bad)
     say(f"{len(index):,} passages in {corpus.path}")
     return lambda example: next(retrieve([example], index, k=corpus.top)), {**index.facts, "top": corpus.top}
 
@@ -220,6 +220,7 @@ def _part(source: Source, place: int, chosen: Chosen, makers: Makers, corpus: bo
         gold=given.gold,
         **options,
     )
+    count = data.count if count == "all" else count
     if data.format == "passage":
         return Part(data, chosen, makers, conditions(chosen, makers), count, (TraceWay("trace", _as_given),), True)
     ways: tuple[TraceWay, ...] = (TraceWay("trace", makers.rag),)

@@ -21,7 +21,7 @@ from floatlens.runs.spread import ATTEMPTS, Pending, Spread, Task
 from floatlens.runs.workers import Holder, cores, said
 
 if TYPE_CHECKING:
-    from floatlens.runs.spec import Machine
+    from floatlens.runs.study import Machine
 
 __all__ = ["RayWorkers", "import_ray"]
 

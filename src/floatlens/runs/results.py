@@ -21,7 +21,7 @@ from floatlens.runs.answers import (
     publish_stress,
 )
 from floatlens.runs.publish import publish, save_frame
-from floatlens.runs.spec import Output
+from floatlens.runs.study import Output
 
 if TYPE_CHECKING:
     import pandas as pd

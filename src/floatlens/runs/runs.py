@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.runs.answers import open_answers, read_manifest
 from floatlens.runs.folder import RunFolder
-from floatlens.runs.reading import Source, StudyLike, read_study
 from floatlens.runs.records import AnswerRecord, BaseRecord, Record, StudyRecord, read_records
+from floatlens.runs.study_file import Source, StudyLike, read_study
 from floatlens.runs.workers import Executor, Workers, small_on_cpu, suggest, threads_for
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def run(
 
 def with_machine(source: Source, workers: int | None, executor: str | None, address: str | None) -> Source:
     """The study with what was given beside it in place of what it says itself."""
-    from floatlens.runs.spec import Machine
+    from floatlens.runs.study import Machine
 
     given = {"workers": workers, "executor": executor, "address": address}
     values = source.study.machine.model_dump() | {key: value for key, value in given.items() if value is not None}

@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.runs.spec import Study
+from floatlens.runs.study import Study
 
 __all__ = ["Source", "StudyLike", "read_study", "schema"]
 

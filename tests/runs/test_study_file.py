@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.runs.reading import read_study, schema
-from floatlens.runs.spec import Study
+from floatlens.runs.study import Study
+from floatlens.runs.study_file import read_study, schema
 
 LEAST: dict[str, Any] = {"models": ["scale:llada"], "data": ["scale:rag"]}
 
@@ -38,7 +38,7 @@ def test_a_bare_text_is_a_reference() -> None:
         ({"traces": {"place": [0]}}, 'no key "traces.place"; did you mean "places"?'),
         ({"machine": {"worker": 2}}, 'no key "machine.worker"; did you mean "workers"?'),
         ({"stress": {"noise_ratio": [0]}}, 'no such setting; did you mean "noise_ratios"?'),
-        ({"traces": {"questions": -1}}, "traces.questions is -1: input should be greater than or equal to 0"),
+        ({"traces": {"questions": -1}}, "traces.questions is -1: value error, wants a whole number, at least 0"),
         ({"output": {"figures": ["gif"]}}, "output.figures[0] is 'gif': input should be 'pdf', 'svg' or 'png'"),
         ({"models": []}, "models is []"),
     ],

@@ -1,0 +1,152 @@
+"""The commands as studies: each function turns options into a `Study` and does nothing else.
+
+`fl.run(qa_study(["scale:llada"], ["scale:rag"], limit=20), "runs/qa")` is `floatlens qa scale:llada --data scale:rag
+--limit 20 --out runs/qa`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+from floatlens.core.validation import validate
+from floatlens.runs.study import Study
+
+__all__ = ["Options", "intervene_study", "qa_study", "stress_study", "trace_study"]
+
+
+class Options(TypedDict, total=False):
+    """Options that all presets share; what is not given, or None, is the default of `Study`."""
+
+    name: str | None
+    limit: int | None
+    skip_bad: bool
+    format: str | None
+    template: str | None
+    chat: bool | None
+    sampler: str | None
+    settings: Mapping[str, Any] | None
+    """Sampler settings; each applies to the samplers that have it."""
+    seed: int | None
+    """Sampler seed; also taken from `settings`."""
+    first_line: bool
+    family: str | None
+    revision: str | None
+    dtype: str | None
+    device: str | None
+    device_map: str | None
+    batch: int | None
+    workers: int | None
+    threads: int | None
+    executor: Literal["local", "ray"] | None
+    address: str | None
+
+
+def qa_study(
+    models: Sequence[str],
+    data: Sequence[str],
+    *,
+    modes: Sequence[str] = ("closed", "rag"),
+    documents: int | None = None,
+    gold: Literal["answer"] | None = None,
+    corpus: str | Path | None = None,
+    top: int | None = None,
+    paper: bool = False,
+    **options: Unpack[Options],
+) -> Study:
+    """Questions closed book, with documents, or both. Example: `qa_study(["scale:llada"], ["scale:rag"], limit=20)`"""
+    values = _values("qa", models, data, options, documents=documents, gold=gold)
+    values |= {"conditions": list(modes), "traces": {"questions": 0}, "output": {"paper": paper}}
+    if corpus is not None:
+        values["corpus"] = _given(path=str(corpus), top=top, skip_bad=options.get("skip_bad"))
+    return validate(Study, values)
+
+
+def stress_study(
+    models: Sequence[str],
+    data: Sequence[str],
+    *,
+    tests: Sequence[str] | None = None,
+    gold: Literal["answer"] | None = None,
+    stress: Mapping[str, Any] | None = None,
+    stress_seed: int = 0,
+    **options: Unpack[Options],
+) -> Study:
+    """Stress tests by name (None: all), with settings of theirs in `stress`.
+
+    Example: `stress_study(["scale:llada"], ["scale:rag"], tests=["noise"], stress={"noise_ratios": [0, 0.4]})`
+    """
+    from floatlens.data.stress import TESTS
+
+    values = _values("stress", models, data, options, gold=gold)
+    values["conditions"] = [name for name in TESTS if name != "clean"] if tests is None else list(tests)
+    values |= {"stress": dict(stress or {}), "traces": {"questions": 0}}
+    values["seeds"] |= {"stress": stress_seed}
+    return validate(Study, values)
+
+
+def intervene_study(
+    models: Sequence[str],
+    data: Sequence[str],
+    *,
+    edits: Sequence[str],
+    edited: int | None = None,
+    heads_from: Sequence[str | Path] = (),
+    control_seed: int = 0,
+    gold: Literal["answer"] | None = None,
+    **options: Unpack[Options],
+) -> Study:
+    """Edits as texts (`drop_anchors:k=1,5`), each with its random control, beside the unedited `rag`.
+
+    `edited` questions are also traced under each edit; `heads_from` are runs whose traces tell which heads retrieve.
+    Example: `intervene_study(["scale:llada"], ["scale:rag"], edits=["drop_anchors:k=1,5"], limit=20)`
+    """
+    values = _values("intervene", models, data, options, gold=gold)
+    values |= {"conditions": list(edits), "heads_from": [str(one) for one in heads_from]}
+    values["traces"] = {"questions": 0, **_given(edited=edited)}
+    values["seeds"] |= {"controls": control_seed}
+    return validate(Study, values)
+
+
+def trace_study(
+    models: Sequence[str],
+    data: Sequence[str],
+    *,
+    probes: Sequence[str] | None = None,
+    heads: Literal["all", "mean"] = "all",
+    layers: Sequence[int] | None = None,
+    target: Literal["field", "answer"] | None = None,
+    documents: int | None = None,
+    gold: Literal["answer"] | None = None,
+    **options: Unpack[Options],
+) -> Study:
+    """Traces of all questions, or of the first `limit`. Example: `trace_study(["scale:llada"], ["q.jsonl"], limit=4)`"""
+    values = _values("trace", models, data, options, documents=documents, gold=gold)
+    values["conditions"] = []
+    values["traces"] = {"questions": "all", "probes": probes, "heads": heads, "layers": layers, "target": target}
+    return validate(Study, values)
+
+
+def _values(name: str, models: Sequence[str], data: Sequence[str], options: Options, **per_data: Any) -> dict[str, Any]:
+    """The parts of a study that come from the shared options."""
+    pick = {key: value for key, value in options.items() if value is not None}
+    loading = {key: pick[key] for key in ("family", "revision", "dtype", "device", "device_map") if key in pick}
+    reading = {key: pick[key] for key in ("limit", "skip_bad", "format") if key in pick} | _given(**per_data)
+    machine = {key: pick[key] for key in ("batch", "workers", "threads", "executor", "address") if key in pick}
+    settings = dict(options.get("settings") or {})
+    seed = settings.pop("seed", None) if options.get("seed") is None else options["seed"]
+    return {
+        "name": options.get("name") or name,
+        "models": [{"ref": ref, **loading} for ref in models],
+        "data": [{"ref": ref, **reading} for ref in data],
+        "prompt": _given(template=options.get("template"), chat=options.get("chat")),
+        "decoding": {"sampler": options.get("sampler"), "settings": settings},
+        "first_line": options.get("first_line", False),
+        "seeds": _given(decoding=seed),
+        "machine": machine,
+    }
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,0 +1,162 @@
+"""What a study is: the pydantic model that study.yaml, `fl.run`, the presets and the manifest share (docs/studies.md).
+
+It checks form. What needs data, models or registries (does the model have that layer, is there such an edit?) is
+checked when the study is planned, before any weights are read.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+
+from floatlens.core.config import DecodingConfig, ModelConfig, PromptConfig
+from floatlens.data.stress import StressSettings
+
+__all__ = ["Corpus", "Machine", "Output", "Seeds", "Study", "StudyData", "StudyModel", "Tracing"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _from_ref(given: Any) -> Any:
+    """A bare text is a reference."""
+    return {"ref": given} if isinstance(given, str) else given
+
+
+def _count(given: Any) -> Any:
+    if given == "all" or (isinstance(given, int) and not isinstance(given, bool) and given >= 0):
+        return given
+    raise ValueError('wants a whole number, at least 0, or "all"')
+
+
+Questions = Annotated[
+    int | Literal["all"],
+    PlainValidator(_count),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"const": "all"}]}),
+]
+"""How many questions: the first N, or all."""
+
+
+class StudyModel(ModelConfig):
+    """A model of the study. Its own `decoding` takes precedence over that of the study."""
+
+    decoding: DecodingConfig = DecodingConfig()
+
+
+class StudyData(_Part):
+    """Questions, and what differs for them from the rest of the study."""
+
+    ref: str = Field(
+        min_length=1, description="a file, a set of the paper (nq=FILE), or scale questions (scale:rag:documents=5)"
+    )
+    limit: int | None = Field(None, ge=1, description="use only the first N questions")
+    skip_bad: bool = Field(False, description="skip bad records with a warning instead of refusing the file")
+    format: str | None = Field(None, description="format of a file; None: detected from its first record")
+    documents: int | None = Field(None, ge=1, description="show only the first N documents")
+    gold: Literal["answer"] | None = Field(
+        None, description="answer: documents that contain an accepted answer are gold; None: as marked in the data"
+    )
+    conditions: tuple[str, ...] | None = Field(None, description="instead of the study's conditions")
+    traces: Questions | None = Field(None, description="instead of traces.questions")
+
+
+class Corpus(_Part):
+    """Documents for `rag` and for edits that do not come from the data: BM25 over a file of passages."""
+
+    path: str
+    top: int = Field(5, ge=1, description="passages to retrieve")
+    skip_bad: bool = Field(False, description="skip bad passages with a warning instead of refusing the file")
+
+
+class Seeds(_Part):
+    """Seeds of everything that is drawn at random."""
+
+    decoding: int = Field(0, ge=0, description="samplers")
+    stress: int = Field(0, ge=0, description="distractors, orders and layouts of stress tests")
+    controls: int = Field(0, ge=0, description="random controls of edits")
+
+
+class Tracing(_Part):
+    """Which questions are traced, and what is recorded."""
+
+    questions: Questions = Field(8, description="the first N of each data set, or all; 0: none")
+    places: tuple[int, ...] | None = Field(
+        None,
+        description="positions of the gold document, counted from 0, such as [0, 4, 9]: one trace for each, with the "
+        "same documents; None: documents as in the data",
+    )
+    documents: int = Field(10, ge=2, description="documents shown where places are given")
+    probes: tuple[str, ...] | None = Field(None, description="None: received, entropy, flow, answer_rows, qk, extremes")
+    heads: Literal["all", "mean"] = Field("all", description="keep every head, or their mean")
+    layers: tuple[int, ...] | None = Field(None, description="only these, such as [0, 1, -1]; None: all")
+    target: Literal["field", "answer"] | None = Field(
+        None,
+        description="force the record's own target, or its first accepted answer, one token per step; gen_length and "
+        "steps are then ignored; None: models write their own answers",
+    )
+    edited: int = Field(
+        8, ge=0, description="questions that are also traced under each edit, for drift and absorption beside accuracy"
+    )
+
+
+class Output(_Part):
+    """What is made of the records. It may change when a study is continued."""
+
+    figures: tuple[Literal["pdf", "svg", "png"], ...] = Field(("pdf", "svg", "png"), description="file formats")
+    report: bool = Field(True, description="write report.html")
+    examples: int = Field(12, ge=1, description="maximum number of questions in the report's explorer")
+    max_mb: float = Field(15.0, ge=3, description="maximum size of the report")
+    rule: str | None = Field(None, description="anchor rule of every analysis that has one; None: their own")
+    paper: bool = Field(False, description="put the paper's rows below ours in Table 1")
+
+
+class Machine(_Part):
+    """Where the work is done. It changes no result and may change when a study is continued."""
+
+    executor: Literal["local", "ray"] = "local"
+    workers: int | None = Field(None, ge=1, description="None: one per core for small models on a CPU, else one")
+    threads: int | None = Field(
+        None, ge=1, description="torch threads per worker; None: 1 for small models on a CPU, else a share of the cores"
+    )
+    batch: int = Field(16, ge=1, description="questions decoded together; halved where memory runs out")
+    cpus: float = Field(1.0, ge=0, description="CPUs that Ray reserves for each worker")
+    gpus: float = Field(0.0, ge=0, description="GPUs that Ray reserves for each worker")
+    address: str | None = Field(None, description="address of a Ray cluster; None: one on this machine, for this run")
+
+
+Models = Annotated[tuple[Annotated[StudyModel, BeforeValidator(_from_ref)], ...], Field(min_length=1)]
+Sets = Annotated[tuple[Annotated[StudyData, BeforeValidator(_from_ref)], ...], Field(min_length=1)]
+
+
+class Study(_Part):
+    """Which models are asked what, how, and what is made of it.
+
+    Conditions are `closed`, `rag`, stress tests by name (`noise`, `position`, …) and edits as on the command line
+    (`drop_anchors:k=1,5`), each with its random control. Without conditions a study only traces.
+
+    Example: `Study(models=["scale:llada"], data=["scale:rag"])`
+    """
+
+    name: str = Field("study", min_length=1, description="name of the study, and of its folder under runs/")
+    about: str = Field("", description="a note for readers of the report")
+    models: Models = Field(
+        description="references, or mappings with ref, dtype, device, device_map, revision, family, decoding"
+    )
+    data: Sets = Field(description="references, or mappings with ref, limit, conditions, …")
+    conditions: tuple[str, ...] = Field(("closed", "rag"), description="closed, rag, stress tests, edits")
+    prompt: PromptConfig = PromptConfig()
+    decoding: DecodingConfig = DecodingConfig()
+    first_line: bool = Field(False, description="score an answer up to its first line break only")
+    corpus: Corpus | None = None
+    stress: StressSettings = StressSettings()
+    traces: Tracing = Tracing()
+    heads_from: tuple[str, ...] = Field(
+        (), description="runs whose traces tell which heads retrieve, for ablate_heads:top=N; (): this study's traces"
+    )
+    analyses: tuple[str, ...] | None = Field(None, description="None: all that the probes allow")
+    seeds: Seeds = Seeds()
+    out: str | None = Field(None, description="the run folder; None: runs/NAME")
+    output: Output = Output()
+    machine: Machine = Machine()
