@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import floatlens as fl
-from floatlens.attention.memory import Room
+from floatlens.attention.memory_budget import MemoryBudget
 from floatlens.core.config import AskConfig, DecodingConfig
 from floatlens.core.errors import FloatlensError
 from floatlens.evaluation import answering
@@ -64,7 +64,7 @@ def test_a_batch_too_large_for_the_memory_is_halved(model: fl.LanguageModel, mon
         return real(model, ids, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(answering, "decode", small)
-    room = Room()
+    room = MemoryBudget()
     found = ask(model, [Asked(e) for e in EXAMPLES], CONFIG, room)
     assert [a.prediction for a in found] == wanted
     assert sizes == [6, 3, 2, 1, 2, 1]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from floatlens.edits import EDITS
 from floatlens.records.condition import Edited
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ def edited(answers: pd.DataFrame) -> pd.DataFrame:
 
 def edits_of(answers: pd.DataFrame) -> list[Edited]:
     """The edits in the answers without their controls: in the order of the registry, each by rising dose."""
-    from floatlens.evaluation.edited import EDITS
-
     found = {one.edited: None for one in dict.fromkeys(answers["condition"]) if isinstance(one, Edited)}
     return sorted(
         found, key=lambda one: (rank(one.name, EDITS), one.name, _words(one), [value for _, value in _doses(one)])

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from floatlens.attention.memory import Room, give_back, out_of_memory
+from floatlens.attention.memory_budget import MemoryBudget, out_of_memory, release_memory
 from floatlens.core.errors import FloatlensError, FloatlensWarning
-from floatlens.decoding import decode, decode_steps, prompt_room
-from floatlens.edits.editing import edit
-from floatlens.evaluation.edited import EditSpec, divergence, tapped
+from floatlens.decoding import decode, decode_steps, prompt_budget
+from floatlens.edits.context import edit
+from floatlens.edits.spec import EditSpec
+from floatlens.evaluation.edited import divergence, tapped
 from floatlens.evaluation.first_mask import Appended, first_mask
 from floatlens.evaluation.metrics import Scores, score
 from floatlens.prompts import Prompt, answer_text, build
@@ -65,7 +66,9 @@ class Answer:
     error: str | None = None
 
 
-def ask(model: LanguageModel, questions: Sequence[Asked], config: AskConfig, room: Room | None = None) -> list[Answer]:
+def ask(
+    model: LanguageModel, questions: Sequence[Asked], config: AskConfig, room: MemoryBudget | None = None
+) -> list[Answer]:
     """One answer per question, in order; all are decoded together, as far as there is `room`, which learns from it.
 
     Example: `ask(fl.load("scale:llada"), [Asked(example)], AskConfig())[0].prediction`
@@ -78,7 +81,7 @@ def ask(model: LanguageModel, questions: Sequence[Asked], config: AskConfig, roo
         if isinstance(draft, _Draft):
             groups.setdefault((draft.asked.appended, draft.asked.edit), {})[i] = draft
     for group in groups.values():
-        answers |= zip(group, _answers(model, list(group.values()), config, room or Room()), strict=True)
+        answers |= zip(group, _answers(model, list(group.values()), config, room or MemoryBudget()), strict=True)
     each = (time.perf_counter() - began) / max(len(questions), 1)
     return [replace(answers[i], seconds=round(each, 4)) for i in range(len(questions))]
 
@@ -97,7 +100,7 @@ def _draft(model: LanguageModel, asked: Asked, config: AskConfig) -> _Draft | An
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FloatlensWarning)
         try:
-            room = prompt_room(model, **settings)
+            room = prompt_budget(model, **settings)
             if room is not None and asked.appended is not None:
                 room = min(room, (model.max_length or 0) - asked.appended.count)
             prompt = build(
@@ -115,7 +118,7 @@ def _draft(model: LanguageModel, asked: Asked, config: AskConfig) -> _Draft | An
     return _Draft(asked, prompt, said)
 
 
-def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: Room) -> list[Answer]:
+def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: MemoryBudget) -> list[Answer]:
     """Decode and score drafts that are asked in one way; a batch that runs out of memory is done in halves."""
     if room.questions is not None and len(drafts) > room.questions:
         parts = (drafts[i : i + room.questions] for i in range(0, len(drafts), room.questions))
@@ -126,7 +129,7 @@ def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, 
         if not out_of_memory(error):
             raise
     # here what was raised, and with it everything that the attempt held, is gone
-    give_back()
+    release_memory()
     edited = drafts[0].asked.edit is not None
     said = room.fewer_questions(len(drafts)) if len(drafts) > 1 else room.smaller_blocks() if edited else None
     if said is None:
@@ -136,7 +139,7 @@ def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, 
     return [replace(answer, warnings=(*answer.warnings, said)) for answer in again]
 
 
-def _together(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: Room) -> list[Answer]:
+def _together(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: MemoryBudget) -> list[Answer]:
     if drafts[0].asked.appended is not None:
         return [_one_token(draft, *found) for draft, found in zip(drafts, _masks(model, drafts), strict=True)]
     decoded, changed = _decode(model, drafts, config, room)
@@ -147,7 +150,7 @@ def _together(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig,
 
 
 def _decode(
-    model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: Room
+    model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: MemoryBudget
 ) -> tuple[Decoded, Sequence[float | None]]:
     """What the model wrote, and under an edit how far that moved the first distribution it reaches."""
     ids = [draft.prompt.ids for draft in drafts]
@@ -155,7 +158,7 @@ def _decode(
     spec = drafts[0].asked.edit
     if spec is None:
         return decode(model, ids, **how), [None] * len(drafts)
-    made, first = spec.build(model), spec.reaches
+    made, first = spec.build(), spec.earliest_step
     with tapped(model, first) as plain:
         for _ in islice(decode_steps(model, ids, **how), first + 1):
             pass

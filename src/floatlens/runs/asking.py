@@ -21,7 +21,7 @@ from floatlens.runs.records import AnswerRecord
 
 if TYPE_CHECKING:
     from floatlens.data import Data, Example
-    from floatlens.evaluation.edited import EditSpec
+    from floatlens.edits.spec import EditSpec
     from floatlens.evaluation.first_mask import Appended
     from floatlens.models import LanguageModel
     from floatlens.models.facts import Facts

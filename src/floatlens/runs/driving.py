@@ -24,7 +24,7 @@ from floatlens.runs.tracetask import Traced, place
 if TYPE_CHECKING:
     import xarray as xr
 
-    from floatlens.evaluation.edited import EditSpec
+    from floatlens.edits.spec import EditSpec
     from floatlens.runs.folder import RunFolder
     from floatlens.runs.plan import Plan
     from floatlens.runs.spread import Task

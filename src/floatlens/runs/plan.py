@@ -33,7 +33,7 @@ from floatlens.traces.tracing import DEFAULT_PROBES
 
 if TYPE_CHECKING:
     from floatlens.data import Data, Example
-    from floatlens.evaluation.edited import EditSpec
+    from floatlens.edits.spec import EditSpec
     from floatlens.runs.folder import RunFolder
     from floatlens.runs.records import StudyRecord
     from floatlens.runs.study import Study, Tracing
