@@ -53,7 +53,7 @@ def test_indices_outside_are_an_error_that_says_what_there_is(wanted: Any) -> No
 
 @pytest.mark.parametrize("wanted", ["1", [0.5], 1.5, ["a"]], ids=str)
 def test_what_is_no_index_is_an_error(wanted: Any) -> None:
-    with pytest.raises(FloatlensError, match="layers=.*: give a whole number"):
+    with pytest.raises(FloatlensError, match=r"layers=.*: give a whole number"):
         Select(layers=wanted).layer_ids(5)
 
 

@@ -67,7 +67,11 @@ class PinAnchors(RowEdit):
 
     title = "Anchors pinned"
     about = "attention on anchors moves to the anchors of step 0, or to the first token"
-    settings: ClassVar[tuple[Setting, ...]] = (Setting("to", read_word, "step0", about="step0 or bos"), *_FIVE, STRENGTH)
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting("to", read_word, "step0", about="step0 or bos"),
+        *_FIVE,
+        STRENGTH,
+    )
     has_control = True
     needs = frozenset({"anchors", "step 0 anchors"})
     edits_weights = True
