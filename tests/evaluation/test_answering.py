@@ -7,10 +7,11 @@ import torch
 
 import floatlens as fl
 from floatlens.attention.memory_budget import MemoryBudget
-from floatlens.core.config import AskConfig, DecodingConfig
 from floatlens.core.errors import FloatlensError
+from floatlens.decoding.config import DecodingConfig
 from floatlens.evaluation import answering
 from floatlens.evaluation.answering import Asked, ask
+from floatlens.evaluation.config import AskConfig
 from floatlens.evaluation.first_mask import Appended, first_mask
 from floatlens.evaluation.metrics import score
 from floatlens.prompts import build

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import floatlens as fl
-from floatlens.core.config import AskConfig, DecodingConfig
+from floatlens.decoding.config import DecodingConfig
 from floatlens.edits import EditSpec, parse_edit
 from floatlens.evaluation.answering import Asked, ask
+from floatlens.evaluation.config import AskConfig
 from floatlens.evaluation.edited import divergence, tapped
 from floatlens.subjects.scale import questions
 

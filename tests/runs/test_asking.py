@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from floatlens.core.config import AskConfig, DecodingConfig, ModelConfig
 from floatlens.core.errors import FloatlensError
 from floatlens.data import Data, Example, open_data
+from floatlens.decoding.config import DecodingConfig
 from floatlens.evaluation.answering import Answer, Asked
+from floatlens.evaluation.config import AskConfig
 from floatlens.evaluation.metrics import score
+from floatlens.models.config import ModelConfig
 from floatlens.models.facts import look
 from floatlens.runs import AnswerRecord, RunFolder, asking
 from floatlens.runs.asking import WHY, AskTask, Condition, Subject, count_items, manifest_of, run_items, subjects

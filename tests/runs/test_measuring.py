@@ -6,9 +6,10 @@ import pytest
 
 import floatlens as fl
 from floatlens.attention.memory_budget import MemoryBudget
-from floatlens.core.config import AskConfig, DecodingConfig
+from floatlens.decoding.config import DecodingConfig
 from floatlens.edits.spec import parse_edit
 from floatlens.evaluation.answering import Asked
+from floatlens.evaluation.config import AskConfig
 from floatlens.runs import measuring
 from floatlens.runs.measuring import measure
 from floatlens.subjects.scale import questions

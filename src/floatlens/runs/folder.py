@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from floatlens.core.errors import FloatlensError
-from floatlens.runs.records import BaseRecord, append_record, read_records, write_atomically, write_records
+from floatlens.core.files import locked, write_atomically
+from floatlens.runs.records import BaseRecord, append_record, read_records, write_records
 
 __all__ = ["RunFolder"]
 
@@ -43,7 +43,8 @@ class RunFolder(Generic[R]):
         run: RunFolder[R] = RunFolder(Path(path))
         run._check_place()
         run._check_kind(kind)  # before anything is put into it
-        with _locked(run.path / ".lock", run.path):
+        busy = f"{path}: another floatlens process is writing to it; wait for it, or give another --out"
+        with locked(run.path / ".lock", busy):
             for left in run.traces.glob(".floatlens-*"):  # what a killed run was writing
                 shutil.rmtree(left)
             run._check_kind(kind)
@@ -164,27 +165,3 @@ def _first_difference(old: Any, new: Any, free: Collection[str], at: str = "") -
 def _short(value: Any) -> str:
     text = "not set" if value is _ABSENT else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-@contextmanager
-def _locked(path: Path, folder: Path) -> Iterator[None]:
-    """Hold the folder's lock. The system takes it back when the process ends, however it ends."""
-    with path.open("ab") as file:
-        if not _lock(file):
-            raise FloatlensError(f"{folder}: another floatlens is writing into it; wait for it, or give another --out")
-        yield
-
-
-def _lock(file: IO[bytes]) -> bool:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # the latter is how Windows says it
-        return False
-    return True

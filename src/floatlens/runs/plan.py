@@ -15,18 +15,21 @@ from typing import TYPE_CHECKING, Any
 from floatlens.analysis import ANALYSES, as_rule
 from floatlens.attention.probe import make_probes
 from floatlens.attention.select import Select
-from floatlens.core.config import AskConfig, CaptureConfig, DecodingConfig, ModelConfig
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data import open_data
 from floatlens.data.examples import need_of
 from floatlens.data.stress import Pool, StressSettings, apply, points, unfit
 from floatlens.decoding import samplers
+from floatlens.decoding.config import DecodingConfig
 from floatlens.decoding.target import open_settings
+from floatlens.evaluation.config import AskConfig
+from floatlens.models.config import ModelConfig
 from floatlens.models.facts import look
 from floatlens.prompts import load_template
 from floatlens.runs.asking import Conditions, Subject, item_name, subjects
 from floatlens.runs.choosing import Chosen, Makers, choose, conditions
 from floatlens.runs.tracetask import Forced, TraceItem, TraceTask, TraceWay
+from floatlens.traces.config import CaptureConfig
 from floatlens.traces.schema import probe_of
 from floatlens.traces.store import SUFFIX
 from floatlens.traces.tracing import DEFAULT_PROBES
