@@ -3,7 +3,8 @@
     .venv/bin/python docs/findings.py            # or: make findings; resumable
     .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, tasks, edits, smollm2 or smollm2-edits
 
-Runs go to runs/findings (not in the repository), tables and figures to docs/findings. Every part prints the time it took.
+Runs go to runs/findings (not in the repository), tables and figures to docs/findings. Every part prints its
+time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Traces the scale models on questions with the gold document first, in the middle and last, and draws the figures of docs/gallery.
+"""Traces the scale models with the gold document first, in the middle and last, and draws docs/gallery.
 
     .venv/bin/python docs/gallery.py            # or: make gallery; resumable
 
@@ -21,10 +21,10 @@ RUNS = HERE.parent / "runs" / "gallery"
 QUESTIONS, DOCUMENTS, GOLD, SEED = 32, 10, (0, 4, 9), 7
 
 CAPTIONS = {
-    "summary": "**Summary.** Anchor stability (Jaccard, step to step), excess absorption, attention on lexical tokens and "
-    "copy scores, by layer.",
-    "heatmap": "**One trace.** Attention received by every position, step by step; anchors hatched, regions below, circles "
-    "where a token was committed. The first question of each model, in its first and its last layer.",
+    "summary": "**Summary.** Anchor stability (Jaccard, step to step), excess absorption, attention on lexical tokens "
+    "and copy scores, by layer.",
+    "heatmap": "**One trace.** Attention received by every position, step by step; anchors hatched, regions below, "
+    "circles where a token was committed. The first question of each model, in its first and its last layer.",
     "drift": "**Drift.** Anchor stability (Jaccard, step to step), speed of the strongest key, lifetime of an anchor, "
     "entropy of attention.",
     "absorption": "**Absorption.** Percent of all attention on the first position, and on the strongest key of each "
@@ -78,9 +78,9 @@ def page(pictures: list[Path]) -> str:
     lines = [
         "# Gallery",
         "",
-        f"Figures of the scale models on {QUESTIONS} held-out questions, each with the gold document at three positions",
-        f"among {DOCUMENTS}. Made by `make gallery`; interpretation in [findings](findings.md), rules of the verdicts in",
-        "[claims](claims.md). `floatlens figures` writes the numbers behind each figure.",
+        f"Figures of the scale models on {QUESTIONS} held-out questions, each with the gold document at three",
+        f"positions among {DOCUMENTS}. Made by `make gallery`; interpretation in [findings](findings.md), rules of the",
+        "verdicts in [claims](claims.md). `floatlens figures` writes the numbers behind each figure.",
         "",
     ]
     for kind, caption in CAPTIONS.items():
