@@ -94,10 +94,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def asked_points(manifest: Mapping[str, Any]) -> list[Point]:
     """The points of all stress tests under the settings of a run."""
-    from floatlens.data.stress import TESTS, StressSettings, points
+    from floatlens.data.stress import STRESS_TESTS, StressSettings, points
 
     settings: StressSettings = StressSettings.model_validate(manifest.get("stress") or {})
-    return [point for test in TESTS for point in points(test, settings)]
+    return [point for test in STRESS_TESTS for point in points(test, settings)]
 
 
 def by_command(answers: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
@@ -108,10 +108,9 @@ def by_command(answers: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, 
         return {}
     if manifest["kind"] != "study":
         return {manifest["kind"]: answers}
-    from floatlens.data.stress import TESTS
     from floatlens.runs.choosing import MODES
 
-    points = [point.name for point in asked_points(manifest) if point.test in TESTS]
+    points = [point.name for point in asked_points(manifest)]
     parts = {
         "qa": answers[answers["condition"].isin(MODES)],
         "stress": answers[answers["condition"].isin(points)],

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.data.stress import TESTS, StressSettings
+from floatlens.data.stress import StressSettings, stress_names
 from floatlens.edits import EDITS
 from floatlens.edits.spec import EditSpec, parse_edit
 from floatlens.runs.asking import Condition, Conditions, Subject
@@ -51,7 +51,7 @@ class Chosen:
 
 def choose(names: Sequence[str], where: str) -> Chosen:
     """The conditions of these names; `where` they stand goes into errors."""
-    tests = [name for name in TESTS if name != "clean"]
+    tests = stress_names()
     found: dict[str, list[Any]] = {"modes": [], "tests": [], "edits": []}
     for name in dict.fromkeys(names):
         if name in MODES:

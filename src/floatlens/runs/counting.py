@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from floatlens.data.stress import TESTS
+from floatlens.data.stress import STRESS_TESTS
 from floatlens.runs.asking import Subject, each_item, item_name
 from floatlens.runs.choosing import ablations
 
@@ -68,7 +68,7 @@ def group_of(condition: str) -> str:
     if condition.startswith("trace"):
         return "trace"
     test = condition.partition("-")[0]
-    return test if test in TESTS else condition.removesuffix(" (random)")
+    return test if test in STRESS_TESTS else condition.removesuffix(" (random)")
 
 
 def count(plan: Plan, run: RunFolder[StudyRecord] | None = None) -> Counts:

@@ -18,7 +18,7 @@ from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data import open_data
 from floatlens.data.examples import need_of
-from floatlens.data.stress import Pool, StressSettings, apply, points, unfit
+from floatlens.data.stress import STRESS_TESTS, Pool, StressSettings
 from floatlens.decoding import samplers
 from floatlens.decoding.config import DecodingConfig
 from floatlens.decoding.target import open_settings
@@ -128,7 +128,7 @@ class Plan:
             "models": models,
             "data": {part.data.name: {**part.data.described(), "column": part.data.column} for part in self.parts},
             "template": load_template(self.subjects[0].config.prompt.template).label,
-            "stress": self.stress.model_dump(mode="json"),
+            "stress": self.stress.used(STRESS_TESTS),
             "corpus": self.corpus,
             "captures": {ref: one.model_dump(mode="json") for ref, one in self.captures.items()},
             "output": self.study.output.model_dump(mode="json"),
@@ -234,9 +234,9 @@ def _part(source: Source, place: int, chosen: Chosen, makers: Makers, corpus: bo
 
 def _placed(data: Data, places: Sequence[int], documents: int, seed: int, say: Say) -> tuple[TraceWay, ...]:
     """A way for every place of the gold document, with the same documents in each."""
-    settings: StressSettings = StressSettings.model_validate({"seed": seed, "documents": documents, "places": places})
-    pool = Pool.of(data.examples())
-    reasons = {example.id: unfit(example, "position", settings, pool) for example in data.examples()}
+    settings = StressSettings.model_validate({"seed": seed, "documents": documents, "position": {"places": places}})
+    test, pool = settings.of("position"), Pool.of(data.examples())
+    reasons = {example.id: test.unfit(example, pool) for example in data.examples()}
     fits = {id for id, reason in reasons.items() if reason is None}
     if not fits:
         first = next(iter(reasons.items()))
@@ -244,10 +244,10 @@ def _placed(data: Data, places: Sequence[int], documents: int, seed: int, say: S
     return tuple(
         TraceWay(
             f"trace gold {point.x:g}",
-            partial(apply, point=point, pool=pool, settings=settings),
+            partial(test.apply, point=point, pool=pool),
             lambda example: example.id in fits,
         )
-        for point in points("position", settings)
+        for point in test.points()
     )
 
 

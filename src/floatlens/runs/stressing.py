@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from floatlens.data.stress import TESTS, Point, Pool, StressSettings, apply, points, unfit
-from floatlens.evaluation.first_mask import Appended
+from floatlens.data.stress import STRESS_TESTS, Point, Pool, StressSettings, points
 from floatlens.runs.asking import Condition, Conditions, Subject
 
 if TYPE_CHECKING:
-    from floatlens.data import Data, Example
+    from floatlens.data import Data
 
 __all__ = ["stress_conditions"]
 
@@ -40,7 +39,7 @@ def _conditions(
     pool = Pool.of(data.examples())
     fitting = {test: _fitting(data, test, settings, pool, say) for test in tests}
     takes = [test for test, ids in fitting.items() if ids]
-    documents = set().union(*(fitting[test] for test in takes if TESTS[test].needs))
+    documents = set().union(*(fitting[test] for test in takes if STRESS_TESTS[test].reference))
     found = [_condition(point, documents, pool, settings) for point in points("clean") if documents]
     for test in takes:
         found += [_condition(point, fitting[test], pool, settings) for point in points(test, settings)]
@@ -51,8 +50,9 @@ def _fitting(data: Data, test: str, settings: StressSettings, pool: Pool, say: C
     """Ids of the questions that can take a test; how many cannot, and why the first of them, is said."""
     fits: set[str] = set()
     left: list[str] = []
+    chosen = settings.of(test)
     for example in data.examples():
-        reason = unfit(example, test, settings, pool)
+        reason = chosen.unfit(example, pool)
         if reason is None:
             fits.add(example.id)
         else:
@@ -64,15 +64,11 @@ def _fitting(data: Data, test: str, settings: StressSettings, pool: Pool, say: C
 
 
 def _condition(point: Point, fits: set[str], pool: Pool, settings: StressSettings) -> Condition:
-    appended = Appended(int(point.x), cast("Any", point.series)) if point.test == "masks" else None
+    test = settings.of(point.test)
     return Condition(
         point.name,
-        partial(_make, point=point, pool=pool, settings=settings),
+        partial(test.apply, point=point, pool=pool),
         lambda example: example.id in fits,
-        TESTS[point.test].kind,
-        appended,
+        test.kind,
+        test.appended(point),
     )
-
-
-def _make(example: Example, point: Point, pool: Pool, settings: StressSettings) -> Example:
-    return apply(example, point, pool, settings)
