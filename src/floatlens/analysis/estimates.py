@@ -71,7 +71,8 @@ class Estimates:
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each model and coordinate: mean, std, low, high, n."""
-        frame = self.data.to_dataframe().reset_index() if self.data.dims else self.data.to_pandas().to_frame().T
+        whole = self.data if self.data.dims else self.data.expand_dims("model")
+        frame = whole.to_dataframe().reset_index()
         frame = frame[frame["n"].notna()]
         return frame[[*(name for name in frame if name not in NUMBERS), *NUMBERS]]
 
