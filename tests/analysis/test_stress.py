@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared import frames
 import numpy as np
 import pandas as pd
 import pytest
-from shared.frames import CLEAN, stressed
 
 from floatlens.analysis.stress import agreement, curves, curves_frame, points_of, robustness_frame
+from shared import frames
+from shared.frames import CLEAN, stressed
 
 LAYOUTS = ("adjacent", "scattered", "reversed", "split")
 

@@ -83,9 +83,10 @@ def _curve(
     who: tuple[str, str, str], metric: str, line: list[Stressed], reference: Stressed, wide: pd.DataFrame
 ) -> Curve:
     test, series = line[0].test, line[0].series
-    given = wide.reindex(columns=list(dict.fromkeys([*line, reference])))
+    columns = list(dict.fromkeys([*line, reference]))
+    given = wide.reindex(columns=columns)
     paired = given.dropna().to_numpy(dtype=np.float64)
-    at = {point: i for i, point in enumerate(given.columns)}
+    at = {point: i for i, point in enumerate(columns)}
     width = np.array([point.x for point in line]) if STRESS_TESTS[test].summary == "area" and len(line) > 1 else None
 
     def summary(values: Floats) -> float:
