@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.data.sources import is_source
 from floatlens.runs.study import Study
 
 __all__ = ["Source", "StudyLike", "read_study", "schema"]
@@ -39,7 +40,7 @@ class Source:
 
     def data_ref(self, ref: str) -> str:
         """The reference of data with its path, if it has one, as seen from here."""
-        if ref.startswith("scale:"):
+        if is_source(ref):
             return ref
         named = _NAMED.fullmatch(ref)
         if named is None or Path(self.path(ref)).exists():
