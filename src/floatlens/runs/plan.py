@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from floatlens.analysis import ANALYSES, as_rule
-from floatlens.attention.probe import make_probes
 from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data import open_data
@@ -25,6 +24,7 @@ from floatlens.decoding.target import open_settings
 from floatlens.evaluation.config import AskConfig
 from floatlens.models.config import ModelConfig
 from floatlens.models.facts import look
+from floatlens.probes import make_probes
 from floatlens.prompts import load_template
 from floatlens.runs.asking import Conditions, Subject, item_name, subjects
 from floatlens.runs.choosing import Chosen, Makers, choose, conditions
@@ -319,7 +319,7 @@ def _check_traces_for(waiting: EditSpec, traced: bool, probes: Sequence[str], pl
     what = f"{place}: {waiting.label}: retrieval heads are chosen from the study's traces"
     if not traced:
         raise FloatlensError(f"{what}, and it has none; set traces.questions, or name the heads (heads=5.3+7.0)")
-    provided = {name for probe in make_probes(probes) for name in probe.provides}
+    provided = {name for probe in make_probes(probes) for name in (one.name for one in probe.variables)}
     for needed in ANALYSES["retrieval_heads"].requires:
         if needed not in provided:
             probe = probe_of(needed)

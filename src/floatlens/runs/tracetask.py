@@ -137,7 +137,7 @@ class TraceTask:
             chat=config.prompt.chat,
             sampler=config.decoding.sampler,
             workspace=workspace,
-            data=self.item.data,
+            data_set=self.item.data,
             **(config.decoding.settings if forced is None else forced.settings),
         )
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
-from floatlens.attention.probe import make_probes
 from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.core.files import digest_of_file
@@ -28,6 +27,7 @@ from floatlens.data.sources import file_name
 from floatlens.decoding import plan
 from floatlens.decoding.registry import read_settings, sampler_for
 from floatlens.decoding.target import open_settings
+from floatlens.probes import make_probes
 from floatlens.prompts import load_template
 from floatlens.runs.records import Record
 from floatlens.traces.store import SUFFIX
@@ -193,7 +193,7 @@ def trace_one(
             template=config.prompt.template,
             chat=config.prompt.chat,
             sampler=config.decoding.sampler,
-            data=data,
+            data_set=data,
             **config.decoding.settings,
         )
     except (torch.OutOfMemoryError, MemoryError) as error:
