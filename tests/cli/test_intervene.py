@@ -33,8 +33,8 @@ def test_a_small_run(floatlens: Run, tmp_path: Path) -> None:
     moved = found[(found["quantity"] == "moved") & (found["edit"] == "freeze_layers")]
     assert (moved["mean"] > 0.05).all()
     assert {path.name for path in (out / "figures").glob("*.png")} == {
-        "interventions-accuracy.png",
-        "interventions-kl.png",
+        "edits-accuracy.png",
+        "edits-kl.png",
     }
     code, shown, _ = floatlens("claims", out)
     assert code == 0

@@ -29,7 +29,7 @@ def test_qa_writes_records_and_table_one(floatlens: Run, tmp_path: Path) -> None
     table = (out / "tables" / "table1.md").read_text()
     assert f"| scale:llada w/ RAG | {100 * right:.1f} |" in table
     assert {path.name for path in (out / "tables").iterdir()} >= {"table1.csv", "table1.tex", "gains.parquet"}
-    assert (out / "figures" / "gain.svg").is_file()
+    assert (out / "figures" / "gains.svg").is_file()
     code, _, err = floatlens(*command)
     assert code == 0
     assert "10 of 10 answers on record already" in err

@@ -92,7 +92,7 @@ def test_hostile_words_are_shown_and_do_nothing(bad_report: Made, visit: Callabl
     assert BAD in page.locator("#x-example").inner_text()
     assert "<script>canary=1<" in page.locator("#manifests").inner_text()
     assert BAD in page.locator('details[data-table="qa-answers"]').inner_text()
-    assert DATA in page.locator("#figure-gain").inner_text()
+    assert DATA in page.locator("#figure-gains").inner_text()
     with page.expect_download() as coming:
         page.locator('details[data-table="qa-answers"]').get_by_role("button", name="Download CSV").click()
     saved = coming.value.path().read_text(encoding="utf-8")

@@ -55,7 +55,7 @@ def figures(
     """Draw every figure of one or more runs and write the tables behind them, then print the verdicts.
 
     Several models are compared when their runs are given together. Figures: summary, drift, absorption, qk,
-    token_classes, retrieval, rollout, gold_lift, extremes, and of one trace per model heatmap and qk_maps.
+    token_classes, retrieval_heads, rollout, gold_lift, extremes, and of one trace per model anchors and qk_maps.
     """
     from floatlens.runs.answers import answer_claims_of, has_answers
     from floatlens.runs.publish import publish

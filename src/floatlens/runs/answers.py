@@ -156,7 +156,7 @@ def publish_qa(
     formats: Sequence[str] = FORMATS,
 ) -> tuple[Table, list[Path]]:
     """Table 1 and what is behind it in OUT/tables, the gains in OUT/figures."""
-    from floatlens.plots.stress import plot_gain
+    from floatlens.plots import plot_gains
     from floatlens.plots.style import label_of
 
     models = list(dict.fromkeys(answers["model"]))
@@ -166,8 +166,8 @@ def publish_qa(
     files += save_frame(scores(answers), out / "tables" / "scores") + save_frame(gained, out / "tables" / "gains")
     if not gained.empty:
         kinds = dict(zip(answers["model"], answers["kind"], strict=True))
-        rows = gained.assign(kind=gained["model"].map(kinds)).to_dict("records")
-        files += save_figure(plot_gain(rows), out / "figures" / "gain", formats)
+        rows = gained.assign(kind=gained["model"].map(kinds))
+        files += save_figure(plot_gains(rows), out / "figures" / "gains", formats)
     return table, files
 
 
@@ -181,7 +181,7 @@ def publish_stress(
 ) -> tuple[list[Curve], pd.DataFrame, list[Path]]:
     """Curves and robustness in OUT/tables, a figure per test in OUT/figures; also the agreement over orders."""
     from floatlens.analysis.curves import agreement, curves, curves_frame, robustness_frame
-    from floatlens.plots.stress import plot_stress
+    from floatlens.plots import plot_stress
 
     found = curves(answers, points, metric=metric)
     agreed = agreement(answers, points)
