@@ -115,8 +115,9 @@ def test_figures_draw_the_numbers_of_the_tables(both: Watched, runs: list[Path])
 def test_answers_are_shown_as_they_were_scored(both: Watched) -> None:
     both.draw_all()
     drawn = both.page.evaluate(
-        "() => { const data = document.querySelector('#figure-gains .chart').data; const starts = data.filter(t => t.name"
-        " === 'start'); return data.filter(t => t.error_y).map((t, i) => ({name: t.name, y: [starts[i].y[0], t.y[0]]})); }"
+        "() => { const {data} = document.querySelector('#figure-gains .chart');"
+        "const starts = data.filter(t => t.name === 'start');"
+        "return data.filter(t => t.error_y).map((t, i) => ({name: t.name, y: [starts[i].y[0], t.y[0]]})); }"
     )
     row = both.page.locator("#headline tbody tr", has_text="Gain from documents")
     for i, one in enumerate(drawn):

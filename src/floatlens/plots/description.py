@@ -189,9 +189,9 @@ class Figure:
 
 def series(look: Look, x: Iterable[Any], found: Estimate, **more: Any) -> Series:
     """An estimate over x."""
-    parts = {key: _floats(getattr(found, key)) for key in ("mean", "low", "high")}
-    counts = np.broadcast_to(np.atleast_1d(found.n), len(parts["mean"]))
-    return Series(look, tuple(float(one) for one in x), **parts, n=tuple(int(n) for n in counts), **more)
+    mean, low, high = (_floats(part) for part in (found.mean, found.low, found.high))
+    counts = np.broadcast_to(np.atleast_1d(found.n), len(mean))
+    return Series(look, tuple(float(one) for one in x), mean, low, high, tuple(int(n) for n in counts), **more)
 
 
 def _floats(values: ArrayLike) -> tuple[float, ...]:

@@ -64,7 +64,9 @@ def _panel(title: str, rows: pd.DataFrame, doses: dict[str, str], style: dict[st
             if some.empty:
                 continue
             x = tuple(places[dose] for dose in some["edit"] + " " + some["settings"])
-            mean, low, high = (tuple(factor * some[name].to_numpy(dtype=float)) for name in ("difference", "low", "high"))
+            mean, low, high = (
+                tuple(factor * some[name].to_numpy(dtype=float)) for name in ("difference", "low", "high")
+            )
             counts = tuple(int(n) for n in some["n"])
             drawn.append(Series(look, x, mean, low, high, counts, kind, "control" if control else ""))
     ticks = tuple((place, doses[dose]) for dose, place in places.items())

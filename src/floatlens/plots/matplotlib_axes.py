@@ -73,7 +73,7 @@ def _series(axes: Axes, one: Series, panel: Panel, place: int) -> None:
             fill = axes.fill_betweenx if panel.upright else axes.fill_between
             fill(x, low, high, color=look.colour, alpha=0.18, lw=0)
     else:
-        _points(axes, one, x + _shift(panel, place), mean, np.nan_to_num(np.abs(np.stack([mean - low, high - mean]))))
+        _errors(axes, one, x + _shift(panel, place), mean, np.nan_to_num(np.abs(np.stack([mean - low, high - mean]))))
 
 
 def _shift(panel: Panel, place: int) -> float:
@@ -83,7 +83,7 @@ def _shift(panel: Panel, place: int) -> float:
     return float(min(0.14, 0.6 / len(panel.series)) * gap * (place - (len(panel.series) - 1) / 2))
 
 
-def _points(axes: Axes, one: Series, x: Any, mean: Any, spread: Any) -> None:
+def _errors(axes: Axes, one: Series, x: Any, mean: Any, spread: Any) -> None:
     style = _line(one.look) | {"lw": 1.2, "capsize": 2, "elinewidth": 1.0}
     if one.kind == "points":
         style["linestyle"] = ""
@@ -96,6 +96,14 @@ def _points(axes: Axes, one: Series, x: Any, mean: Any, spread: Any) -> None:
         style |= {"marker": "x", "alpha": 0.45, "label": "_control"}
         style["linestyle"] = "" if one.kind == "points" else ":"
     axes.errorbar(x, mean, spread, **style)
+
+
+def _points(axes: Axes) -> tuple[float, float]:
+    """Width and height of the whole figure, in points; axes are about 0.86 of its width."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    width, height = figure.get_size_inches() * 72
+    return float(width), float(height)
 
 
 # -- bars and strips --------------------------------------------------------------------------------------------------
@@ -111,7 +119,7 @@ def _bars(axes: Axes, bars: Bars) -> None:
 def _strip(axes: Axes, strip: Sequence[Stretch]) -> None:
     """A coloured box per stretch of one region, with the longest of its texts that fits."""
     length = strip[-1].last + 1
-    width = 0.86 * axes.figure.get_size_inches()[0] * 72  # of the axes, in points, about
+    width = 0.86 * _points(axes)[0]
     for one in strip:
         size = one.last - one.first + 1
         axes.add_patch(Rectangle((one.first - 0.5, 0), size, 1, fc=one.colour, ec="white", lw=0.4, label=one.name))
@@ -151,7 +159,7 @@ def _hatch(axes: Axes, found: Any) -> None:
 
     Boxes are widened around their column where a cell would be too narrow to see.
     """
-    width, height = axes.figure.get_size_inches() * 72
+    width, height = _points(axes)
     cell = height * 0.6 / len(found)
     half = max(0.5, _NARROWEST / 2 * found.shape[1] / (0.86 * width))
     boxes = []
@@ -178,9 +186,9 @@ def _frame(axes: Axes, heat: Heat) -> None:
 def _callouts(axes: Axes, names: Mapping[int, str]) -> float:
     """Names above columns, moved apart so none covers another; the height they take, in points."""
     low, high = axes.get_xlim()
-    panels = sum(bool(one.images) for one in axes.figure.axes) if len(axes.figure.axes) > 1 else 1
-    columns = axes.get_subplotspec().get_gridspec().ncols if axes.get_subplotspec() else panels
-    width = 0.86 * axes.figure.get_size_inches()[0] * 72 / columns * (0.85 if columns > 1 else 1)
+    spec = axes.get_subplotspec()
+    columns = spec.get_gridspec().ncols if spec is not None else 1
+    width = 0.86 * _points(axes)[0] / columns * (0.85 if columns > 1 else 1)
     gap = (high - low) * SMALL * 1.25 / width
     at = sorted(names)
     line: dict[str, Any] = {"arrowstyle": "-", "lw": 0.5, "color": GREY, "shrinkA": 0, "shrinkB": 0, "relpos": (0.5, 0)}
