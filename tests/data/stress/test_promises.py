@@ -342,9 +342,7 @@ def test_topic_distractors_are_the_nearest_that_may_serve() -> None:
     found = [d.title for d in pool.nearest(example.question) if d.title in ("b", "C", "E")]
     stressed = apply(example, Point("distractor", "topic", 3, "3"), pool, SETTINGS)
     assert {d.title for d in split(stressed)[1]} == set(found)
-    with pytest.raises(
-        FloatlensError, match="4 distractors, and only 3 documents sharing a word with it qualify"
-    ):
+    with pytest.raises(FloatlensError, match="4 distractors, and only 3 documents sharing a word with it qualify"):
         apply(example, Point("distractor", "topic", 4, "4"), pool, SETTINGS)
 
 
