@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from floatlens.attention.select import Select
     from floatlens.claims import Claim, claims
     from floatlens.core.errors import FloatlensError, FloatlensWarning
-    from floatlens.decoding import Decoded, Step, decode, decode_steps, samplers
+    from floatlens.decoding import Decoded, Step, decode, decode_steps
     from floatlens.edits import AblateHeads, DropAnchors, DropRandom, FreezeLayers, PinAnchors, SinkToken, SwapAnchors
     from floatlens.edits.context import edit
     from floatlens.models import LanguageModel, families, load
@@ -69,7 +69,7 @@ _ROOMS = {
     "floatlens.edits": "AblateHeads DropAnchors DropRandom FreezeLayers PinAnchors SinkToken SwapAnchors",
     "floatlens.probes": "QK AnswerRows Entropy Extremes Flow Matrix Received",
     "floatlens.edits.context": "edit",
-    "floatlens.decoding": "Decoded Step decode decode_steps samplers",
+    "floatlens.decoding": "Decoded Step decode decode_steps",
     "floatlens.core.errors": "FloatlensError FloatlensWarning",
     "floatlens.plots": "plot_absorption plot_anchors plot_drift plot_edits plot_extremes plot_flow plot_gains "
     "plot_gold_lift plot_qk plot_qk_maps plot_retrieval_heads plot_stress plot_summary plot_token_classes",
@@ -149,7 +149,6 @@ __all__ = [
     "qk",
     "retrieval_heads",
     "run",
-    "samplers",
     "token_classes",
     "trace",
 ]

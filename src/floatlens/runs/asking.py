@@ -12,8 +12,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.decoding.registry import Sampler, read_settings, sampler_for
-from floatlens.decoding.registry import samplers as all_samplers
+from floatlens.decoding.registry import SAMPLERS, Sampler, read_settings, sampler_for
 from floatlens.evaluation.answering import Answer, Asked, ask
 from floatlens.evaluation.config import AskConfig
 from floatlens.models.config import ModelConfig
@@ -159,9 +158,9 @@ def subjects(models: Sequence[tuple[ModelConfig, Facts]], config: AskConfig) -> 
 
 def _sampler(facts: Facts, name: str | None, everyone: Sequence[Facts]) -> Sampler:
     """The sampler that was named, where it fits; else the family's own."""
-    named = all_samplers().get(name) if name is not None else None
+    named = SAMPLERS.get(name) if name is not None else None
     if name is not None and named is None:
-        raise FloatlensError(f'unknown sampler "{name}"{did_you_mean(name, all_samplers())}')
+        raise FloatlensError(f'unknown sampler "{name}"{did_you_mean(name, SAMPLERS)}')
     if named is not None and named.kind != facts.kind and any(other.kind == named.kind for other in everyone):
         name = None
     # of a model, choosing a sampler asks only for what the facts have as well

@@ -18,7 +18,7 @@ from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data import open_data
 from floatlens.data.examples import need_of
 from floatlens.data.stress import STRESS_TESTS, Pool, StressSettings
-from floatlens.decoding import samplers
+from floatlens.decoding import SAMPLERS
 from floatlens.decoding.config import DecodingConfig
 from floatlens.decoding.target import open_settings
 from floatlens.evaluation.config import AskConfig
@@ -288,7 +288,7 @@ def _forced(study: Study, asked: Sequence[Subject]) -> dict[str, dict[str, Any]]
         if "block_length" not in {**study.decoding.settings, **given.decoding.settings}:
             left_out.add("block_length")  # a default that followed gen_length
         kept = {name: value for name, value in ask.settings.items() if name not in left_out}
-        found[subject.ref] = open_settings(samplers()[str(ask.sampler)], kept)
+        found[subject.ref] = open_settings(SAMPLERS[str(ask.sampler)], kept)
     return found
 
 
