@@ -114,6 +114,8 @@ class StressTest(BaseModel, ABC):
     """The test whose score robustness divides by; None: the first point of the same curve."""
     repeats: ClassVar[bool] = False
     """Whether all points show the same documents, so that the agreement of the answers is reported."""
+    headline: ClassVar[bool] = False
+    """Whether its robustness is among the headline numbers of a report."""
     series: ClassVar[Mapping[str, str]] = {}
     """The series in words, where there are several."""
     shared: ClassVar[frozenset[str]] = frozenset({"seed"})
