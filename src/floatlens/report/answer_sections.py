@@ -194,12 +194,13 @@ def _gained(run: Answered) -> list[dict[str, Any]]:
 
 def _robust(run: Answered) -> list[dict[str, Any]]:
     from floatlens.analysis.curves import robustness_frame
+    from floatlens.data.stress import STRESS_TESTS
 
     found = robustness_frame(run.curves)
     hint = "accuracy over all doses ÷ accuracy with the gold documents alone; 1 is untouched"
     rows = []
     for (data, test), own in found.groupby(["data", "test"], sort=False):
-        if test in ("noise", "position"):
+        if STRESS_TESTS[str(test)].headline:
             rows.append(_row(run, f"Robustness to {test}, {label_of(str(data))}", hint, own, "robustness"))
     return rows
 
