@@ -24,7 +24,6 @@ from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.core.files import digest_of_file
 from floatlens.data.sources import file_name
-from floatlens.decoding import plan
 from floatlens.decoding.registry import read_settings, sampler_for
 from floatlens.decoding.target import open_settings
 from floatlens.probes import make_probes
@@ -150,7 +149,9 @@ class Watch:
         settings = dict(config.decoding.settings)
         if "gen_length" not in settings and "block_length" in settings:  # texts are forced, their lengths not known yet
             settings["gen_length"] = settings["block_length"]
-        self._steps = plan(model, [0], sampler=config.decoding.sampler, **settings).max_steps
+        read = read_settings(sampler_for(model, config.decoding.sampler), settings)
+        read.check(model)
+        self._steps = read.max_steps(read.gen_length)
         self._passes = 0
 
     def begin(self, info: Pass) -> None:
