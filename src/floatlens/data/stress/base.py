@@ -183,7 +183,8 @@ class StressTest(BaseModel, ABC):
             raise FloatlensError(f'question "{example.id}" {reason}; leave it out of test "{self.name}"')
         made = self.transform(example, point, pool)
         told: dict[str, Any] = {"test": point.test, "series": point.series, "x": point.x}
-        return made.model_copy(update={"meta": made.meta | {"stress": told | made.meta.get("stress", {})}})
+        meta = made.meta | {"stress": told | made.meta.get("stress", {})}
+        return made.model_copy(update={"documents": list(made.documents), "meta": meta})
 
     @classmethod
     def series_label(cls, series: str) -> str:
