@@ -66,7 +66,7 @@ def qk_maps(out: Path) -> None:
     example = questions("rag", 1, documents=4, gold=1, seed=SEED)[0]
     asked = {"question": example.question, "documents": example.documents, "answers": example.answers}
     for model in bundled():
-        maps = fl.QK(heatmaps=fl.Select(layers=[2, 6], heads=[0], steps=[0]))
+        maps = fl.probes.QK(heatmaps=fl.Select(layers=[2, 6], heads=[0], steps=[0]))
         traced = fl.trace(fl.load(f"scale:{model}"), **asked, probes=["received", maps], gen_length=8)
         for layer in (2, 6):
             figure = fl.plot_qk_maps(qk_picture(traced, layer, 0))

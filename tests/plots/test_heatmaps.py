@@ -136,8 +136,9 @@ def test_qk_without_anchors_and_without_a_mask(shown: Any) -> None:
 
 @pytest.mark.parametrize("name", ["dream", "qwen2"])
 def test_qk_picture_of_a_real_trace(name: str, tiny_model: Callable[[str], Any], shown: Any) -> None:
-    from floatlens import QK, Select, trace
+    from floatlens import Select, trace
     from floatlens.analysis.qk_picture import qk_picture
+    from floatlens.probes import QK
 
     probes = ["received", QK(heatmaps=Select(layers=[1], heads=[2], steps=[1]))]
     picture = qk_picture(trace(tiny_model(name), prompt_ids=[5, 9, 12, 33], probes=probes, gen_length=4), 1, 2)
