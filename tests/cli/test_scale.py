@@ -9,7 +9,7 @@ import pytest
 
 from floatlens.data import read_examples
 from floatlens.subjects.scale import questions
-from floatlens.subjects.scale.recipe import Recipe, Stage
+from floatlens_lab.scale.recipe import Recipe, Stage
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -17,6 +17,7 @@ import typer
 from floatlens.cli.adapt import add_adapt
 from floatlens.cli.figures import add_commands
 from floatlens.cli.intervene import add_intervene
+from floatlens.cli.lab import require_lab
 from floatlens.cli.qa import add_qa
 from floatlens.cli.report import add_report
 from floatlens.cli.run import add_run
@@ -274,8 +275,9 @@ def bench(
 
     All variants take turns in one run. Of the options, throughput takes --rounds and --out.
     """
-    from floatlens import bench as benches
+    require_lab("floatlens bench")
     from floatlens.cli.parsing import parse_names
+    from floatlens_lab import bench as benches
 
     names = () if lengths is None else parse_names(lengths, "--lengths") or ()
     if not all(name.isdecimal() for name in names):
@@ -295,7 +297,7 @@ def bench(
 
 
 def _throughput(rounds: int, out: Path) -> None:
-    from floatlens.bench.throughput import as_markdown, measure, save
+    from floatlens_lab.bench.throughput import as_markdown, measure, save
 
     found = measure(rounds=rounds, say=say)
     sys.stdout.write(as_markdown(found))

@@ -15,6 +15,7 @@ from floatlens.cli.parsing import parse_names, parse_settings
 from floatlens.cli.terminal import Bar, clean, progress, say, tell_warnings
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.validation import validate
+from floatlens.data.sources import is_source
 from floatlens.evaluation.config import AskConfig
 from floatlens.models.config import ModelConfig
 
@@ -112,7 +113,7 @@ def _open(request: Request, plan: Plan) -> list[Data]:
 
     sources: list[Data] = []
     for ref in request.data:
-        options: dict[str, Any] = {"format": request.format} if not ref.startswith("scale:") else {}
+        options: dict[str, Any] = {"format": request.format} if not is_source(ref) else {}
         found = open_data(
             ref,
             limit=request.limit,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from floatlens.models.facts import Facts
     from floatlens.models.plan import Family
-    from floatlens.subjects.scale.evaluation import Summary
     from floatlens.traces import Trace
+    from floatlens_lab.scale.evaluation import Summary
 
 __all__ = ["answer_view", "facts_view", "families_view", "layers_view", "scale_view", "trace_view"]
 

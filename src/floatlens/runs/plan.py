@@ -17,6 +17,7 @@ from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data import open_data
 from floatlens.data.examples import need_of
+from floatlens.data.sources import is_source
 from floatlens.data.stress import STRESS_TESTS, Pool, StressSettings
 from floatlens.decoding import SAMPLERS
 from floatlens.decoding.config import DecodingConfig
@@ -207,7 +208,7 @@ def _as_given(example: Example) -> Example:
 
 def _part(source: Source, place: int, chosen: Chosen, makers: Makers, corpus: bool, say: Say) -> Part:
     given, tracing = source.study.data[place], source.study.traces
-    options: dict[str, Any] = {} if given.ref.startswith("scale:") else {"format": given.format}
+    options: dict[str, Any] = {} if is_source(given.ref) else {"format": given.format}
     if given.format is not None and not options:
         raise FloatlensError(f"{source.place}: data[{place}]: {given.ref} has no format; leave it out")
     count = tracing.questions if given.traces is None else given.traces

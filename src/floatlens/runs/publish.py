@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floatlens.analysis import ANALYSES, Result, analyse, anchors
+from floatlens.analysis import ANALYSES, Result, analyse
+from floatlens.analysis.anchors import anchors
 from floatlens.analysis.qk_picture import qk_picture
 from floatlens.analysis.sources import trace_files
 from floatlens.claims import Claim, claims, claims_frame

@@ -10,11 +10,12 @@ import torch
 
 from floatlens.core.errors import FloatlensError
 from floatlens.models import load
-from floatlens.subjects.scale import evaluation, questions
-from floatlens.subjects.scale.blueprints import blueprint, build_module, write_checkpoint
-from floatlens.subjects.scale.cards import read_card, write_card
-from floatlens.subjects.scale.evaluation import evaluate, evaluate_all
+from floatlens.subjects.scale import questions
 from floatlens.subjects.scale.sets import SETS
+from floatlens_lab.scale import evaluation
+from floatlens_lab.scale.blueprints import blueprint, build_module, write_checkpoint
+from floatlens_lab.scale.cards import read_card, write_card
+from floatlens_lab.scale.evaluation import evaluate, evaluate_all
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ from floatlens.prompts import load_template
 from floatlens.prompts.template import Template, render
 from floatlens.subjects.scale.contexts import Asked, Context, ask, draw_context
 from floatlens.subjects.scale.lexicon import FILLERS, FIRST_NAMES, LAST_NAMES, PLACES, VALUES
-from floatlens.subjects.scale.recipe import Stage
 from floatlens.subjects.scale.tokenizer import BOS, EOS, MASK, make_tokenizer, special_id
 from floatlens.subjects.scale.wording import PERSON, PLACE, QUESTIONS, SENTENCES
 from floatlens.subjects.scale.world import Subject, World, make_world
+from floatlens_lab.scale.recipe import Stage
 
 __all__ = ["ANSWER", "CONTEXT", "END", "FILL", "RowMaker", "Rows"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.subjects.scale.recipe import RECIPE, Recipe, Stage, read_recipe
+from floatlens_lab.scale.recipe import RECIPE, Recipe, Stage, read_recipe
 
 
 def stage(name: str, steps: int) -> Stage:

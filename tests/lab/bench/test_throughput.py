@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from floatlens.bench.throughput import Throughput, as_markdown, measure, save
+from floatlens_lab.bench.throughput import Throughput, as_markdown, measure, save
 
 FOUND = Throughput("m", 100, {"ray 2": [5.0, 6.0, 4.0], "ray 1": [10.0, 9.0, 8.0]})
 

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from floatlens.subjects.scale.rows import ANSWER, CONTEXT, END, FILL, Rows
+from floatlens_lab.scale.rows import ANSWER, CONTEXT, END, FILL, Rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from floatlens.subjects.scale.blueprints import Blueprint
+    from floatlens_lab.scale.blueprints import Blueprint
 
 __all__ = ["Score", "draw_mask", "score"]
 

@@ -81,7 +81,7 @@ def build_module(plan: Blueprint) -> PreTrainedModel:
     """The module with new weights drawn from torch's generator: seed it first."""
     from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-    from floatlens.subjects.scale.initial import draw_weights
+    from floatlens_lab.scale.initial import draw_weights
 
     tokens = _tokens()
     values: dict[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from floatlens.subjects.scale.blueprints import blueprint, build_module
+from floatlens_lab.scale.blueprints import blueprint, build_module
 
 
 @pytest.fixture(params=["llada", "dream"])

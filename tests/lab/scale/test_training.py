@@ -18,10 +18,10 @@ from safetensors.torch import load_file, save_file
 from floatlens.core.errors import FloatlensError
 from floatlens.models import load
 from floatlens.subjects.scale import questions
-from floatlens.subjects.scale.blueprints import BLUEPRINTS, blueprint, build_module, write_checkpoint
-from floatlens.subjects.scale.evaluation import evaluate
-from floatlens.subjects.scale.recipe import Recipe, Stage, read_recipe
-from floatlens.subjects.scale.training import Progress, read_log, steps_done, train
+from floatlens_lab.scale.blueprints import BLUEPRINTS, blueprint, build_module, write_checkpoint
+from floatlens_lab.scale.evaluation import evaluate
+from floatlens_lab.scale.recipe import Recipe, Stage, read_recipe
+from floatlens_lab.scale.training import Progress, read_log, steps_done, train
 
 SMALL = Recipe(
     stages=(

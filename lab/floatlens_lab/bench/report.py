@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from floatlens.bench.edits import EditsMeasured
-from floatlens.bench.run import Measured
+from floatlens_lab.bench.edits import EditsMeasured
+from floatlens_lab.bench.run import Measured
 
 __all__ = ["as_markdown", "edit_rows", "edits_as_markdown", "rows", "save", "save_edits"]
 

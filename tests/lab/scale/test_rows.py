@@ -10,9 +10,9 @@ import pytest
 from floatlens.prompts import load_template
 from floatlens.prompts.template import render
 from floatlens.subjects.scale.lexicon import PLACES
-from floatlens.subjects.scale.recipe import RECIPE, Stage
-from floatlens.subjects.scale.rows import ANSWER, CONTEXT, END, FILL, RowMaker
 from floatlens.subjects.scale.world import make_world
+from floatlens_lab.scale.recipe import RECIPE, Stage
+from floatlens_lab.scale.rows import ANSWER, CONTEXT, END, FILL, RowMaker
 
 KINDS = ["words", "sites", "pairs", "couples", "notes", "asked", "asked places", "closed"]
 KINDS += ["people", "places", "spouses", "homes"]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens.core.errors import FloatlensError
 from floatlens.models.names import is_registered_form, resolve_name
-from floatlens.subjects.scale.blueprints import blueprint
-from floatlens.subjects.scale.evaluation import DECODING, Summary
-from floatlens.subjects.scale.recipe import RECIPE, Recipe
-from floatlens.subjects.scale.training import read_log
 from floatlens.subjects.scale.world import WORLD_VERSION
+from floatlens_lab.scale.blueprints import blueprint
+from floatlens_lab.scale.evaluation import DECODING, Summary
+from floatlens_lab.scale.recipe import RECIPE, Recipe
+from floatlens_lab.scale.training import read_log
 
 if TYPE_CHECKING:
     from floatlens.models import LanguageModel
@@ -76,7 +76,7 @@ def render_card(card: dict[str, Any]) -> str:
     """The card as Markdown."""
     from jinja2 import Environment, StrictUndefined
 
-    source = (resources.files("floatlens.subjects.scale") / "card.md.jinja").read_text(encoding="utf-8")
+    source = (resources.files("floatlens_lab.scale") / "card.md.jinja").read_text(encoding="utf-8")
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )

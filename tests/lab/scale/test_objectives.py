@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from floatlens.subjects.scale.blueprints import BLUEPRINTS, build_module
-from floatlens.subjects.scale.objectives import draw_mask, score
-from floatlens.subjects.scale.rows import ANSWER, CONTEXT, END, FILL, Rows
 from floatlens.subjects.scale.tokenizer import vocabulary
+from floatlens_lab.scale.blueprints import BLUEPRINTS, build_module
+from floatlens_lab.scale.objectives import draw_mask, score
+from floatlens_lab.scale.rows import ANSWER, CONTEXT, END, FILL, Rows
 
 MASK = 4
 

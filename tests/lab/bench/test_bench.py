@@ -7,7 +7,8 @@ import json
 import pytest
 import torch
 
-from floatlens.bench import (
+from floatlens.core.errors import FloatlensError
+from floatlens_lab.bench import (
     EditPlan,
     EditsMeasured,
     Measured,
@@ -19,10 +20,9 @@ from floatlens.bench import (
     save,
     save_edits,
 )
-from floatlens.bench.edits import EDITS
-from floatlens.bench.report import edit_rows, rows
-from floatlens.bench.subject import GENERATED, VARIANTS, captured, make_model, make_prompt
-from floatlens.core.errors import FloatlensError
+from floatlens_lab.bench.edits import EDITS
+from floatlens_lab.bench.report import edit_rows, rows
+from floatlens_lab.bench.subject import GENERATED, VARIANTS, captured, make_model, make_prompt
 
 
 @pytest.fixture(scope="module")

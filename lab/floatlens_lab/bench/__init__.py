@@ -5,9 +5,9 @@ Timing is reported, never asserted.
 
 from __future__ import annotations
 
-from floatlens.bench.edits import EditPlan, EditsMeasured, run_edits
-from floatlens.bench.report import as_markdown, edits_as_markdown, save, save_edits
-from floatlens.bench.run import Measured, Plan, run
+from floatlens_lab.bench.edits import EditPlan, EditsMeasured, run_edits
+from floatlens_lab.bench.report import as_markdown, edits_as_markdown, save, save_edits
+from floatlens_lab.bench.run import Measured, Plan, run
 
 __all__ = [
     "EditPlan",

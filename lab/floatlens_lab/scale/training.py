@@ -21,10 +21,10 @@ import torch
 
 from floatlens.adaptation.state import STATE, Run, append_log, read_facts, read_log, threads
 from floatlens.core.errors import FloatlensError
-from floatlens.subjects.scale.blueprints import STORED, Blueprint, build_module, write_checkpoint
-from floatlens.subjects.scale.objectives import draw_mask, score
-from floatlens.subjects.scale.recipe import Recipe
-from floatlens.subjects.scale.rows import RowMaker
+from floatlens_lab.scale.blueprints import STORED, Blueprint, build_module, write_checkpoint
+from floatlens_lab.scale.objectives import draw_mask, score
+from floatlens_lab.scale.recipe import Recipe
+from floatlens_lab.scale.rows import RowMaker
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

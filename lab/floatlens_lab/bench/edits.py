@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 import torch
 
 from floatlens.attention.edit import Edit
-from floatlens.bench.subject import LAYERS, captured, make_model, make_prompt
 from floatlens.core.errors import FloatlensError
 from floatlens.edits import (
     AblateHeads,
@@ -27,6 +26,7 @@ from floatlens.edits import (
 )
 from floatlens.models.base import Kind
 from floatlens.traces.tracing import DEFAULT_PROBES
+from floatlens_lab.bench.subject import LAYERS, captured, make_model, make_prompt
 
 __all__ = ["EDITS", "EditPlan", "EditsMeasured", "run_edits"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from floatlens.bench.subject import VARIANTS, make_model, make_prompt
 from floatlens.core.errors import FloatlensError
+from floatlens_lab.bench.subject import VARIANTS, make_model, make_prompt
 
 __all__ = ["Measured", "Plan", "peak_memory", "run"]
 
@@ -101,12 +101,11 @@ def _time(measured: Measured, plan: Plan, say: Callable[[str], None]) -> None:
 
 def _in_fresh_process(length: int, variant: str, threads: int | None) -> int:
     """Peak memory is a property of a process: measure each variant in one of its own."""
-    program = (
-        "import json, sys; from floatlens.bench.run import peak_memory; print(peak_memory(*json.loads(sys.argv[1])))"
-    )
+    called = "print(peak_memory(*json.loads(sys.argv[1])))"
+    program = f"import json, sys; from floatlens_lab.bench.run import peak_memory; {called}"
     command = [sys.executable, "-c", program, json.dumps([length, variant, threads])]
     # glibc is told to hand large blocks back at once: the peak is then what is in use, and not what its heap keeps
-    settings = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+    settings = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
