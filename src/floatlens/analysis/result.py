@@ -241,7 +241,7 @@ class Result:
         columns: dict[str, list[str]] = {}
         for group in self.groups:
             there = [group.estimate(name) if name in group.samples else None for name in self.variables]
-            cells = ["" if one is None else str(one) if not np.ndim(one.mean) else one.range for one in there]
+            cells = ["" if one is None else _cell(one, group.n) for one in there]
             columns[group.label] = [str(group.n), *cells]
         sizes = {name: next(g.samples[name] for g in self.groups if name in g.samples) for name in self.variables}
         rows = [f"{name} ({' × '.join(map(str, a.dims[1:]))})" if a.ndim > 1 else name for name, a in sizes.items()]
@@ -277,6 +277,11 @@ class Result:
     def to_frame(self) -> pd.DataFrame:
         """One row for each group, variable and coordinate (and number of a whole group): mean, std, low, high, n."""
         return self._frame.copy()
+
+
+def _cell(one: Estimate, n: int) -> str:
+    """A number with its interval, and its n where that is not the group's; for arrays the range of the means."""
+    return one.range if np.ndim(one.mean) else str(one).removesuffix(f" (n={n})")
 
 
 def _few(names: Sequence[str], most: int = 6) -> str:

@@ -94,10 +94,11 @@ def _distance(settings: dict[str, Any], k: int) -> tuple[float, float]:
 
 def _parts(some: pd.DataFrame, edit: Edited, limits: tuple[Limit, ...]) -> tuple[Part, ...]:
     """On the questions with unedited, control and edited answers; () without them."""
-    wide = some.pivot(index="id", columns="condition", values="accuracy")
-    controls = [c for c in wide.columns if isinstance(c, Edited) and c.control is not None and c.edited == edit]
-    if not controls or RAG not in wide.columns or edit not in wide.columns:
+    there = list(dict.fromkeys(some["condition"]))
+    controls = [one for one in there if isinstance(one, Edited) and one.control is not None and one.edited == edit]
+    if not controls or RAG not in there or edit not in there:
         return ()
+    wide = some.pivot(index="id", columns="condition", values="accuracy")
     unedited, control, edited = wide[[RAG, controls[0], edit]].dropna().to_numpy(dtype=np.float64).T
     if not len(unedited):
         return ()

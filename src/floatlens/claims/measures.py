@@ -1,4 +1,4 @@
-"""Numbers that several rules share: halves of the layers, anchor strength, and means over layers that have an anchor."""
+"""Numbers that several rules share: halves of the layers, anchor strength, means over layers that have an anchor."""
 
 from __future__ import annotations
 

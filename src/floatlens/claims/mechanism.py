@@ -127,14 +127,13 @@ def retrieval_deep(retrieval_heads: Result) -> Iterator[Finding]:
 )
 def flow_follows_gold(flow: Result) -> Iterator[Finding]:
     for model in flow.models:
-        groups = [
-            g for g in flow.groups if g.model == model and g.keys["gold"] is not None and g.keys["documents"] > 1
-        ]
+        groups = [g for g in flow.groups if g.model == model and g.keys["gold"] is not None and g.keys["documents"] > 1]
         groups.sort(key=lambda g: (g.keys["documents"], g.keys["gold"]))
         parts = tuple(
             LIFT(g.estimate("lift_over_uniform"), gold=g.keys["gold"], documents=g.keys["documents"]) for g in groups
         )
         if len({g.keys["gold"] for g in groups}) == 1:  # a model that prefers this position would look the same
-            parts += (Part("gold lift (× uniform), gold at another position", estimate(np.array([np.nan])), LIFT.limit),)
+            unknown = estimate(np.array([np.nan]))
+            parts += (Part("gold lift (× uniform), gold at another position", unknown, LIFT.limit),)
         if parts:
             yield Finding(model, parts, model=model)

@@ -7,6 +7,7 @@ questions, not models: an interval says what other questions of this kind would 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,11 +82,14 @@ def _robust(answers: pd.DataFrame, test: str) -> Iterator[Finding]:
         if values is None:
             continue
 
-        def difference(some: Floats, xs: Floats = np.array([point.x for point in line]), m: int = len(mdms)) -> float:
-            each = [relative_area(model[:-1], model[-1], xs) for model in some.mean(axis=0)]
-            return float(np.mean(each[:m]) - np.mean(each[m:]))
-
+        difference = partial(_difference, xs=np.array([point.x for point in line]), mdms=len(mdms))
         yield Finding(subject, (ROBUST(estimate_of(values, difference)),))
+
+
+def _difference(values: Floats, xs: Floats, mdms: int) -> float:
+    """Mean robustness of the first models minus that of the others; `values` are (question, model, point)."""
+    each = [relative_area(model[:-1], model[-1], xs) for model in values.mean(axis=0)]
+    return float(np.mean(each[:mdms]) - np.mean(each[mdms:]))
 
 
 @claim(

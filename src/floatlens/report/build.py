@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.analysis import ANALYSES, Result, analyse, as_rule
+from floatlens.analysis.registry import with_rule
 from floatlens.analysis.sources import trace_files
 from floatlens.claims import claims
-from floatlens.claims.runs import with_rule
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import write_atomically
 from floatlens.plots.description import Look

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from floatlens.analysis import ANALYSES, Result, analyse
 from floatlens.analysis.anchors import anchors
 from floatlens.analysis.qk_picture import qk_picture
+from floatlens.analysis.registry import with_rule
 from floatlens.analysis.sources import trace_files
 from floatlens.claims import Claim, claims, claims_frame
-from floatlens.claims.runs import with_rule
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import write_atomically
 from floatlens.traces import Trace, open_trace
