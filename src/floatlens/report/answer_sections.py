@@ -21,6 +21,7 @@ _MOST = 4000
 """Answers that a report lists; of more only the means are in it."""
 _LONGEST = 300
 """Characters of an answer that are listed."""
+_SHORT = {"qa": "Answers", "stress": "Stress tests", "intervene": "Edits"}
 _HOMES = {"qa": "qa", "stress": "stress", "intervene": "edits"}
 _INTERVALS = ("intervals", "95 %, bootstrap over questions, seeded; differences are paired")
 
@@ -42,6 +43,7 @@ def _section(
     return {
         "id": f"{run.kind}{run.suffix}",
         "title": title,
+        "short": _SHORT[run.kind],
         "reading": reading,
         "notes": _notes(run),
         "figures": figures_of(_HOMES[run.kind], data, run.suffix),
@@ -172,12 +174,12 @@ def answer_headline(runs: Sequence[Answered]) -> list[dict[str, Any]]:
     return [row | {"run": name} for run, name in named for row in makers[run.kind](run)]
 
 
-def _row(run: Answered, title: str, hint: str, rows: pd.DataFrame, mean: str) -> dict[str, Any]:
+def _row(run: Answered, title: str, hint: str, rows: pd.DataFrame, mean: str, unit: str = "") -> dict[str, Any]:
     values = {
         str(row["model"]): {"mean": row[mean], "low": row["low"], "high": row["high"], "n": row["n"]}
         for row in rows.to_dict("records")
     }
-    return {"title": title, "hint": hint, "section": f"{run.kind}{run.suffix}", "values": values}
+    return {"title": title, "hint": hint, "section": f"{run.kind}{run.suffix}", "values": values, "unit": unit}
 
 
 def _gained(run: Answered) -> list[dict[str, Any]]:
@@ -185,9 +187,9 @@ def _gained(run: Answered) -> list[dict[str, Any]]:
 
     found = gains(run.answers)
     found = found[(found["metric"] == "accuracy") & (found["data"] != "average")]
-    hint = "accuracy with documents less accuracy closed book, same questions"
+    hint = "accuracy with documents minus accuracy closed book, same questions"
     return [
-        _row(run, f"Gain from documents, {label_of(str(data))}", hint, own, "gain")
+        _row(run, f"Gain from documents, {label_of(str(data))}", hint, own, "gain", "pp")
         for data, own in found.groupby("data", sort=False)
     ]
 
@@ -197,7 +199,7 @@ def _robust(run: Answered) -> list[dict[str, Any]]:
     from floatlens.data.stress import STRESS_TESTS
 
     found = robustness_frame(run.curves)
-    hint = "accuracy over all doses ÷ accuracy with the gold documents alone; 1 is untouched"
+    hint = "accuracy over all doses ÷ accuracy with the gold documents alone; 1 = unaffected"
     rows = []
     for (data, test), own in found.groupby(["data", "test"], sort=False):
         if STRESS_TESTS[str(test)].headline:
@@ -211,6 +213,6 @@ def _cost(run: Answered) -> list[dict[str, Any]]:
     for (data, edit), own in found.groupby(["data", "edit"], sort=False):
         first = own[own["settings"] == own["settings"].iloc[0]]
         name = " ".join([str(edit).replace("_", " "), str(first["settings"].iloc[0])]).strip()
-        hint = "accuracy under the edit less plain, same questions"
-        rows.append(_row(run, f"Effect of {name}, {label_of(str(data))}", hint, first, "difference"))
+        hint = "accuracy under the edit minus unedited, same questions"
+        rows.append(_row(run, f"Effect of {name}, {label_of(str(data))}", hint, first, "difference", "pp"))
     return rows

@@ -23,9 +23,8 @@ from floatlens.report.answer_sections import answer_headline, answer_sections
 from floatlens.report.answered import Answered, open_answered, told_apart
 from floatlens.report.codec import as_json, deflated
 from floatlens.report.detail import Detail, fitting
-from floatlens.report.findings import claim_rows, headline, models
+from floatlens.report.findings import answer, claim_rows, headline, models
 from floatlens.report.provenance import made_by, run_facts
-from floatlens.report.reading import rule_words
 from floatlens.report.render import report_page
 from floatlens.report.sections import sections
 from floatlens.report.subjects import Choice, Seen, Shown, choose, look, names_of, opened
@@ -157,6 +156,7 @@ def _parts(
         "models": models(results, answered, style),
         "headline": [*headline(results, found), *answer_headline(answered)],
         "claims": rows,
+        "answer": answer(found, style),
         "sections": parts,
     }
     return data, blobs
@@ -229,5 +229,5 @@ def _index(choice: Choice, views: Mapping[str, str], detail: Detail, rule: str) 
         "groups": [name for name in _NAMES if name in detail.groups],
         "error": detail.codes.error,
         "rule": rule,
-        "rule_words": rule_words(rule),
+        "rule_words": as_rule(rule).words,
     }
