@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import floatlens as fl
-from floatlens.analysis.qk_picture import qk_picture
 from floatlens.cli import main
 from floatlens.subjects.scale import bundled, questions
 
@@ -69,7 +68,7 @@ def qk_maps(out: Path) -> None:
         maps = fl.probes.QK(heatmaps=fl.Select(layers=[2, 6], heads=[0], steps=[0]))
         traced = fl.trace(fl.load(f"scale:{model}"), **asked, probes=["received", maps], gen_length=8)
         for layer in (2, 6):
-            figure = fl.plot_qk_maps(qk_picture(traced, layer, 0))
+            figure = fl.plot_qk_maps(fl.qk_maps(traced, layer, 0))
             figure.savefig(out / f"qk_maps-scale-{model}-layer{layer}-head0.png", dpi=160)
 
 

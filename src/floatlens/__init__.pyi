@@ -3,6 +3,7 @@ from . import probes as probes
 from .adaptation import adapt as adapt
 from .analysis import Anchors as Anchors
 from .analysis import Estimate as Estimate
+from .analysis import Estimates as Estimates
 from .analysis import Result as Result
 from .analysis import absorption as absorption
 from .analysis import analyse as analyse
@@ -11,6 +12,7 @@ from .analysis import drift as drift
 from .analysis import extremes as extremes
 from .analysis import flow as flow
 from .analysis import qk as qk
+from .analysis import qk_maps as qk_maps
 from .analysis import retrieval_heads as retrieval_heads
 from .analysis import token_classes as token_classes
 from .attention.edit import Edit as Edit

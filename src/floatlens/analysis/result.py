@@ -21,7 +21,6 @@ from floatlens.analysis.estimates import NUMBERS, Estimates, labelled
 from floatlens.analysis.intervals import Estimate, by_question, estimate
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.traces import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,8 +139,7 @@ def no_summary(group: Group) -> Iterable[Summary]:
 class Result:
     """What an analysis found. `result["slope"]` or `result.slope` are `Estimates` by model, whatever their number.
 
-    `data` holds the samples as one dataset, `to_frame()` all numbers as a table. `trace` is the trace itself where the
-    result is of a single one, for figures of one trace.
+    `data` holds the samples as one dataset, `to_frame()` all numbers as a table.
 
     Example: `fl.drift(trace).slope.mean`
     """
@@ -152,7 +150,6 @@ class Result:
     versions: Mapping[str, str] = field(default_factory=dict)
     summarise: Callable[[Group], Iterable[Summary]] = field(default=no_summary, repr=False)
     words: Words = field(default_factory=lambda: Words(""))
-    trace: Trace | None = None
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from floatlens.analysis.qk_picture import qk_picture
+from floatlens.analysis.qk_maps import qk_maps
 from floatlens.core.errors import FloatlensError
 from shared.synthetic import build, spread
 
@@ -25,7 +25,7 @@ def trace(*, causal, matrices=True):
 @pytest.mark.parametrize("head", range(HEADS))
 def test_every_cell(causal, head):
     made, q, k = trace(causal=causal)
-    found = qk_picture(made, layer=1, head=head, step=0, rule="top1")
+    found = qk_maps(made, layer=1, head=head, step=0, rule="top1")
     for i in range(SIZE):
         for j in range(SIZE):
             if causal and j > i:
@@ -42,7 +42,7 @@ def test_every_cell(causal, head):
 
 def test_anchors_are_ranked_by_the_mean_of_what_is_seen():
     made, q, k = trace(causal=True)
-    found = qk_picture(made, layer=0, head=2, step=1, rule="topk(3)")
+    found = qk_maps(made, layer=0, head=2, step=1, rule="topk(3)")
     means = {j: np.mean([q[1, 0, 2, i] @ k[1, 0, 1, j] for i in range(j, SIZE)]) for j in np.flatnonzero(found.anchors)}
     assert list(found.ranked) == sorted(means, key=lambda j: -means[j])
     assert len(found.ranked) == 3
@@ -50,8 +50,8 @@ def test_anchors_are_ranked_by_the_mean_of_what_is_seen():
 
 def test_the_last_step_that_was_kept_unless_another_is_asked_for():
     made, q, k = trace(causal=False)
-    assert qk_picture(made, layer=0, head=0).step == 1
-    assert qk_picture(made, layer=0, head=0).dot[2, 5] == pytest.approx(q[1, 0, 0, 2] @ k[1, 0, 0, 5], abs=1e-5)
+    assert qk_maps(made, layer=0, head=0).step == 1
+    assert qk_maps(made, layer=0, head=0).dot[2, 5] == pytest.approx(q[1, 0, 0, 2] @ k[1, 0, 0, 5], abs=1e-5)
 
 
 def test_chosen_heads_are_found_by_their_numbers():
@@ -59,15 +59,15 @@ def test_chosen_heads_are_found_by_their_numbers():
     whole, _, _ = trace(causal=False)
     part = type(whole)(whole.data.isel(head=[1, 3]))
     for head in (1, 3):
-        assert np.array_equal(qk_picture(part, layer=1, head=head).norm, qk_picture(whole, layer=1, head=head).norm)
+        assert np.array_equal(qk_maps(part, layer=1, head=head).norm, qk_maps(whole, layer=1, head=head).norm)
     with pytest.raises(FloatlensError, match=r"no norms of head 2, so no angle; the trace kept head \[1, 3\]"):
-        qk_picture(part, layer=1, head=2)
+        qk_maps(part, layer=1, head=2)
 
 
 def test_what_was_not_kept_is_said():
     made, _, _ = trace(causal=False)
     with pytest.raises(FloatlensError, match=r"no q·k heatmap of layer 7; the trace kept layer \[0, 1\]"):
-        qk_picture(made, layer=7, head=0)
+        qk_maps(made, layer=7, head=0)
     bare, _, _ = trace(causal=False, matrices=False)
     with pytest.raises(FloatlensError, match='holds no "qk_matrix"; trace again with the probe "qk" on'):
-        qk_picture(bare, layer=0, head=0)
+        qk_maps(bare, layer=0, head=0)
