@@ -52,7 +52,7 @@ def trace_all() -> list[Path]:
         data = RUNS / f"gold{gold}" / "rag.jsonl"  # one name for all positions: traces take the file's name
         if not data.is_file():
             data.parent.mkdir(parents=True, exist_ok=True)
-            shape = ("--count", QUESTIONS, "--documents", DOCUMENTS, "--gold", gold, "--seed", SEED)
+            shape = ("--count", QUESTIONS, "--documents", DOCUMENTS, "--place", gold, "--seed", SEED)
             run("scale", "questions", "--out", data, *map(str, shape))
         for model in bundled():
             runs.append(RUNS / f"{model}-gold{gold}")

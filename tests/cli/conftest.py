@@ -82,3 +82,11 @@ def floatlens(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, st
         return code, out, err
 
     return run
+
+
+@pytest.fixture
+def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records and traces alone, without the tables and figures that take longer than the items."""
+    from floatlens.runs import results
+
+    monkeypatch.setattr(results, "publish_study", lambda *_, **__: results.Findings())

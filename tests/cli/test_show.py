@@ -92,7 +92,7 @@ def test_a_trace_without_received_attention(floatlens: Run, tiny_model: Callable
     trace = fl.trace(tiny_model("llama"), prompt_ids=[5, 6], gen_length=2, probes=["entropy"])
     code, out, _ = floatlens("show", trace.save(tmp_path / "ids"))
     assert code == 0
-    assert "it was traced without the probe received" in out
+    assert "the trace was made without the probe received" in out
 
 
 def test_a_run_or_something_else_is_not_a_trace(floatlens: Run, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_run_or_something_else_is_not_a_trace(floatlens: Run, tmp_path: Path) 
     (tmp_path / "traces" / "00000-a.zarr.zip").touch()
     code, _, err = floatlens("show", tmp_path)
     assert code == 2
-    assert f"is a run; give one of its traces, such as {tmp_path}/traces/00000-a.zarr.zip" in err
+    assert f"is a run folder; give one of its traces, such as {tmp_path}/traces/00000-a.zarr.zip" in err
     assert "not a trace" in floatlens("show", tmp_path / "manifest.json")[2]
     assert "no such trace file" in floatlens("show", tmp_path / "absent.zarr.zip")[2]
 

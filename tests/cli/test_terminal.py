@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from floatlens.cli import terminal
-from floatlens.cli.asking import RunningAccuracy
 from floatlens.cli.parsing import parse_settings
+from floatlens.cli.studies import RunningAccuracy
 from floatlens.runs.records import AnswerRecord
 
 
@@ -65,7 +65,7 @@ def test_pace_counts_this_session_and_the_part_under_way() -> None:
     clock.now += 1
     for _ in range(4):
         quick.item()
-    assert quick.pace() == "4.0 a second, 24 s left"
+    assert quick.pace() == "4.0 per second"  # too early to tell
 
 
 def test_plain_lines_come_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -14,7 +15,7 @@ from rich.text import Text
 from floatlens.cli.commands import flag, option
 from floatlens.cli.options import Rule, Runs
 from floatlens.cli.parsing import parse_names
-from floatlens.cli.tables import new_table
+from floatlens.cli.tables import estimate, new_table
 from floatlens.cli.terminal import clean, console, progress, say
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ def claims_view(found: Sequence[Claim]) -> RenderableType:
 def _reason(claim: Claim) -> str:
     """The deciding number and its limit; for what is undecided, what would decide it."""
     part = claim.deciding
-    if part is None:
+    if part is None or math.isnan(float(part.found.mean)):
         return claim.changes
-    limit = f"{part.name}: {part.found:.3g}, claimed {'above' if part.above else 'below'} {part.limit:g}"
+    found = estimate(float(part.found.mean), float(part.found.low), float(part.found.high), int(part.found.n))
+    limit = f"{part.name}: {found}, claimed {'above' if part.above else 'below'} {part.limit:g}"
     return limit if part.verdict != "undecided" else f"{limit}; needs {claim.changes}"
