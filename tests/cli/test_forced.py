@@ -105,7 +105,7 @@ def test_a_run_of_passages(floatlens: Run, data: Data, tmp_path: Path, ref: str)
         ([QUESTION], ("--target", "flute"), "--target 'flute': with --data, give field or answer; a text goes with"),
         ([{"question": "q?", "id": "x"}], ("--target", "field"), "questions.jsonl:1: 'x' has no field \"target\""),
         ([{"question": "q?", "id": "x"}], ("--target", "answer"), "questions.jsonl:1: 'x' has no accepted answer"),
-        (PASSAGES, ("--target", "field"), "questions.jsonl:1: what is cut out of a passage is its target"),
+        (PASSAGES, ("--target", "field"), "leave the option target out"),
         ([QUESTION], ("--target", "field", "--set", "gen_length=4"), "has a length of its own; leave gen_length out"),
         ([QUESTION], ("--target", "field", "--set", "steps=0"), "steps wants at least 1, got 0"),
         ([{"passage": "a b c", "hole": [2, 9]}], (), "questions.jsonl:1: hole=[2, 9]: expected 0 ≤ start < stop ≤ 5"),

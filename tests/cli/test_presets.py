@@ -130,7 +130,7 @@ def test_qa_writes_records_and_table_one(floatlens: Run, tmp_path: Path) -> None
     table = (out / "tables" / "table1.md").read_text()
     assert f"| scale:llada w/ RAG | {100 * right:.1f} |" in table
     assert {path.name for path in (out / "tables").iterdir()} >= {"table1.csv", "table1.tex", "gains.parquet"}
-    assert (out / "figures" / "gain.svg").is_file()
+    assert (out / "figures" / "gains.svg").is_file()
     assert not (out / "report.html").exists()
 
 
@@ -252,7 +252,7 @@ def test_claims_of_runs_of_answers(floatlens: Run, tmp_path: Path) -> None:
         (("stress", "scale:llada", "--data", "scale:rag", "--test", "nois"), 'did you mean "noise"?'),
         (("stress", "scale:llada", "--data", "scale:rag", "--test", "order:shufles=2"), "shufles"),
         (("stress", "scale:llada", "--data", "scale:rag", "--test", "order:shuffles"), "such as order:shuffles=8"),
-        (("stress", "scale:llada", "--data", "scale:rag", "--gold", "answer"), "scale world mark their gold"),
+        (("stress", "scale:llada", "--data", "scale:rag", "--gold", "answer"), "these questions mark their gold"),
         (("stress", "scale:llada", "--data", "scale:rag", "--places", "12"), "places wants 0 to 9, got 12"),
         (("intervene", "scale:qwen", "--data", "scale:rag", "--edit", "drop"), '"drop"'),
     ],

@@ -214,7 +214,7 @@ def test_several_models_and_scale_questions(floatlens: Run, tmp_path: Path) -> N
         (("--set", "steps=[1]"), "--set 'steps=[1]': expected a single value"),
         (("--sampler", "lada"), 'no sampler "lada"; did you mean "llada"?'),
         (("--sampler", "ar"), 'the sampler "ar" is for autoregressive models'),
-        (("--probes", "recieved"), 'unknown probe "recieved"; did you mean "received"?'),
+        (("--probes", "recieved"), 'no probe "recieved"; did you mean "received"?'),
         (("--probes", "received,"), "--probes 'received,': expected comma-separated names"),
         (("--layers", "0,x"), "--layers '0,x': expected comma-separated numbers, such as 0,1,-1"),
         (("--layers", "3"), "3 is outside 0..2; choose among 3 layers"),

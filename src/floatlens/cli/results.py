@@ -36,7 +36,7 @@ def figures(
     """Draw the figures of runs and write their tables.
 
     The verdicts on claims are printed. Runs given together are compared. Figures: summary, drift, absorption, qk,
-    token_classes, retrieval, rollout, gold_lift, extremes and, for one trace of each model, heatmap and qk_maps.
+    token_classes, retrieval_heads, rollout, gold_lift, extremes and, for one trace of each model, anchors and qk_maps.
     """
     from floatlens.runs.answers import answer_claims_of, has_answers
     from floatlens.runs.publish import publish

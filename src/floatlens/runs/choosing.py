@@ -59,7 +59,7 @@ def choose(names: Sequence[str], where: str) -> Chosen:
         elif name in tests:
             found["tests"].append(name)
         elif name.partition(":")[0] in EDITS:
-            found["edits"] += [spec for spec in parse_edit(name, where) if spec not in found["edits"]]
+            found["edits"] = list(dict.fromkeys([*found["edits"], *parse_edit(name, where)]))
         else:
             known = did_you_mean(name.partition(":")[0], [*MODES, *tests, *EDITS])
             raise FloatlensError(f'{where}: no condition "{name}"{known}')
