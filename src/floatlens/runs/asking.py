@@ -160,7 +160,7 @@ def _sampler(facts: Facts, name: str | None, everyone: Sequence[Facts]) -> Sampl
     """The sampler that was named, where it fits; else the family's own."""
     named = SAMPLERS.get(name) if name is not None else None
     if name is not None and named is None:
-        raise FloatlensError(f'unknown sampler "{name}"{did_you_mean(name, SAMPLERS)}')
+        raise FloatlensError(f'no sampler "{name}"{did_you_mean(name, SAMPLERS)}')
     if named is not None and named.kind != facts.kind and any(other.kind == named.kind for other in everyone):
         name = None
     # of a model, choosing a sampler asks only for what the facts have as well
