@@ -228,7 +228,7 @@ def test_settings_go_to_the_samplers_that_have_them(both: Models) -> None:
     ("sampler", "settings", "message"),
     [
         (None, {"stpes": 4}, 'no setting "stpes"'),
-        ("treshold", {}, 'unknown sampler "treshold"; did you mean "threshold"'),
+        ("treshold", {}, 'no sampler "treshold"; did you mean "threshold"'),
     ],
 )
 def test_what_fits_no_model_is_refused(both: Models, sampler: str | None, settings: Any, message: str) -> None:
