@@ -219,7 +219,7 @@ def test_several_models_and_scale_questions(floatlens: Run, tmp_path: Path) -> N
         (("--layers", "0,x"), "--layers '0,x': expected comma-separated numbers, such as 0,1,-1"),
         (("--layers", "3"), "3 is outside 0..2; choose among 3 layers"),
         (("--template", "defualt"), 'no prompt template "defualt"; did you mean "default"?'),
-        (("--family", "lama"), "no model family 'lama'; did you mean \"llada\"?"),
+        (("--family", "lama"), 'no model family "lama"; did you mean "llada"?'),
         (("--limit", "0"), "'--limit': Input should be greater than or equal to 1"),
         (("--gold-document", "1"), "--document and --gold-document go with --question"),
         (("--question", "Who?"), "give either --data REF or --question TEXT"),
