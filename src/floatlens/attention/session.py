@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from floatlens.attention.blocks import Block, attend
 from floatlens.attention.edit import Edit
-from floatlens.attention.edit_hooks import applies, changes
+from floatlens.attention.edit_hooks import applies, hooks_of
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
 from floatlens.attention.received import ReceivedAttention, last_rows
@@ -134,7 +134,7 @@ class Session:
             classes=self.state.classes if columns or gathered else None,
             needed=self.state.needed if index == self.model.num_layers - 1 else None,
             with_entropy=watched and "entropy" in self.needs,
-            **changes(edits, layer, self.model),
+            hooks=hooks_of(edits, layer, self.model),
         )
         if watched:
             for probe in self.probes:
@@ -184,9 +184,9 @@ class Session:
 
             return before
         others = [other for other in edits if other is not edit and not other.edits_weights]
-        told = changes([*(e for e in edits[:at] if e.edits_weights), *others], layer, self.model, lookahead=True)
+        hooks = hooks_of([*(e for e in edits[:at] if e.edits_weights), *others], layer, self.model, lookahead=True)
         unused = np.zeros(state.queries, dtype=bool)
-        run(visit=gather.block, classes=gather.classes, needed=unused, within=rows, **told)
+        run(visit=gather.block, classes=gather.classes, needed=unused, within=rows, hooks=hooks)
         edit.preview(layer, gather.received, *(slice(0, size) for size in layer.query.shape[:2]))
         return None
 
