@@ -254,7 +254,9 @@ def _edited(block: Block, weights: Tensor, classes: QueryClasses | None) -> Bloc
     return replace(block, exp=weights, inverse=ones, entropy=entropy, columns=columns)
 
 
-def _with_extra_keys(block: Block, extras: Sequence[ExtraKey], classes: QueryClasses | None) -> tuple[Block, Tensor | None]:
+def _with_extra_keys(
+    block: Block, extras: Sequence[ExtraKey], classes: QueryClasses | None
+) -> tuple[Block, Tensor | None]:
     """The block with extra keys in its softmax, and what their values add to its output, (batch, head, query, dim).
 
     A row that sees no key of the sequence does not see the extra keys either.
