@@ -54,8 +54,6 @@ def _labelled(first: str, *titles: str) -> Table:
     """A table whose first column is folded, so that the others keep their width."""
     table = _columns(first, *titles)
     table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
-    for column, title in zip(table.columns[1:], titles, strict=True):
-        column.min_width = max(len(title), 5)
     return table
 
 
