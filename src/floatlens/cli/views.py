@@ -67,6 +67,9 @@ def families_view(families: Sequence[Family]) -> Table:
     for family in families:
         logits = "shifted" if family.shift else "unshifted"
         table.add_row(Text(family.name, style="bold"), KINDS[family.kind], logits, Text(family.about))
+    table.add_row(
+        Text("adapted", style="bold"), KINDS["mdm"], "shifted", Text("what floatlens adapt makes of a causal model")
+    )
     return table
 
 
