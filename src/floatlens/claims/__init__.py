@@ -10,6 +10,7 @@ from floatlens.claims.answers import answer_claims
 from floatlens.claims.claim import Claim, ClaimRule, Finding, Limit, Part, Verdict, claim, claims_frame
 from floatlens.claims.edits import edit_claims
 from floatlens.claims.registry import CLAIMS, claims
+from floatlens.claims.sentence import floating_sentence
 
 __all__ = [
     "CLAIMS",
@@ -24,4 +25,5 @@ __all__ = [
     "claims",
     "claims_frame",
     "edit_claims",
+    "floating_sentence",
 ]
