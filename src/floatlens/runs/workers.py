@@ -2,7 +2,7 @@
 
 Small models on a CPU gain from processes with one thread each; large ones have more to lose in memory. The process that
 started them is the only one that writes records. A task that fails is tried twice more, by another worker where there
-is one (see `spread`); a worker that dies is replaced. Workers end when the process that started them is gone, however
+is one (see `scheduling`); a worker that dies is replaced. Workers end when the process that started them is gone, however
 it went.
 """
 
@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from floatlens.core.errors import FloatlensError
-from floatlens.runs.spread import ATTEMPTS, Pending, Spread, Task, halves
+from floatlens.runs.scheduling import ATTEMPTS, Pending, Spread, Task, halves
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnContext
