@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from floatlens.core.errors import FloatlensError, FloatlensWarning
     from floatlens.decoding import Decoded, Step, decode, decode_steps, samplers
     from floatlens.edits import AblateHeads, DropAnchors, DropRandom, FreezeLayers, PinAnchors, SinkToken, SwapAnchors
-    from floatlens.edits.editing import edit
+    from floatlens.edits.context import edit
     from floatlens.models import LanguageModel, families, load
     from floatlens.plots import (
         plot_absorption,
@@ -64,7 +64,7 @@ _ROOMS = {
     "floatlens.attention.select": "Select",
     "floatlens.edits": "AblateHeads DropAnchors DropRandom FreezeLayers PinAnchors SinkToken SwapAnchors",
     "floatlens.probes": "QK AnswerRows Entropy Extremes Flow Matrix Received",
-    "floatlens.edits.editing": "edit",
+    "floatlens.edits.context": "edit",
     "floatlens.decoding": "Decoded Step decode decode_steps samplers",
     "floatlens.core.errors": "FloatlensError FloatlensWarning",
     "floatlens.plots": "plot_absorption plot_drift plot_extremes plot_gold_lift plot_qk plot_qk_profile "

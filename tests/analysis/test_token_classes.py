@@ -7,8 +7,8 @@ import pytest
 
 from floatlens.analysis import token_classes
 from floatlens.analysis.token_classes import classes_of
-from floatlens.analysis.words import CLASSES
 from floatlens.core.errors import FloatlensError
+from floatlens.prompts.words import CLASSES
 from shared.synthetic import EOS, MASK, build, random_attention, ready, spread
 
 TEXTS = ["<bos>", "the", "dog", ".", "12", "<eos>"]

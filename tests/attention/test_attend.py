@@ -22,7 +22,7 @@ from transformers.masking_utils import (
 from floatlens.attention.blocks import Block, attend
 from floatlens.attention.classes import QueryClasses
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
-from floatlens.attention.soften import Workspace
+from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 
 WINDOW = 3
@@ -223,7 +223,7 @@ def test_softcap(cap: float, kernel: str, blocks: Callable[..., Workspace]) -> N
 @pytest.mark.parametrize("size", [200.0, 5000.0])
 @pytest.mark.parametrize("with_entropy", [True, False])
 def test_large_logits_neither_overflow_nor_lose_rows(size: float, with_entropy: bool, kernel: str) -> None:
-    """Products are sums of powers of two, so float32 holds the logits exactly and only the softmax is on trial."""
+    """Products are sums of powers of two, so float32 holds the logits exactly and only the softmax is on lookahead."""
     steps = torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0]) * size
     k = torch.zeros(1, 1, 5, 2)
     k[0, 0, :, 0] = steps

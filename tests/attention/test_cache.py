@@ -15,7 +15,7 @@ from floatlens import QK, Matrix, Select, trace
 from floatlens.attention.probe import Layout
 from floatlens.attention.recorder import Recorder
 from floatlens.attention.session import capture
-from floatlens.attention.soften import Workspace
+from floatlens.attention.softmax import Workspace
 from floatlens.models.base import LanguageModel
 
 PER_STEP = ("received", "received_committed", "received_answer", "entropy", "flow", "question_flow")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from floatlens.attention.session import capture
-from floatlens.attention.soften import Workspace
+from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel
 from floatlens.probes import Matrix

@@ -16,7 +16,7 @@ from floatlens import trace
 from floatlens.attention import recorder
 from floatlens.attention.recorder import StepStore
 from floatlens.attention.session import capture
-from floatlens.attention.soften import Workspace
+from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel
 

@@ -47,13 +47,13 @@ def test_indices(wanted: Any, expected: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("wanted", [5, -6, [0, 5], range(3, 8), np.array([9])], ids=str)
 def test_indices_outside_are_an_error_that_says_what_there_is(wanted: Any) -> None:
     for what, pick in (("layers", "layer_ids"), ("heads", "head_ids"), ("steps", "step_ids")):
-        with pytest.raises(FloatlensError, match=rf"Select\({what}=…\): -?\d is outside 0\.\.4"):
+        with pytest.raises(FloatlensError, match=rf"^{what[:-1]} -?\d is outside 0\.\.4"):
             getattr(Select(**{what: wanted}), pick)(5)
 
 
 @pytest.mark.parametrize("wanted", ["1", [0.5], 1.5, ["a"]], ids=str)
 def test_what_is_no_index_is_an_error(wanted: Any) -> None:
-    with pytest.raises(FloatlensError, match=r"Select\(layers=…\)"):
+    with pytest.raises(FloatlensError, match=r"layers=.*: give a whole number"):
         Select(layers=wanted).layer_ids(5)
 
 

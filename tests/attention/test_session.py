@@ -232,11 +232,11 @@ def look():
     hooks = [len(getattr(module, h)) for h in ("_global_forward_hooks", "_global_forward_pre_hooks")]
     return {"tables": tables, "hooks": hooks, "threads": torch.get_num_threads()}
 found = {"before": look()}
-import floatlens, floatlens.attention.soften, floatlens.traces.tracing, floatlens.attention.session, floatlens.models
+import floatlens, floatlens.attention.softmax, floatlens.traces.tracing, floatlens.attention.session, floatlens.models
 for name in floatlens.__all__:
     getattr(floatlens, name)
 found["imported"] = look()
-floatlens.attention.soften.Workspace()
+floatlens.attention.softmax.Workspace()
 found["used"] = look()
 print(json.dumps(found))
 """

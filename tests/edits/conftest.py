@@ -17,8 +17,8 @@ from torch import Tensor
 from floatlens import Edit, Matrix, decode
 from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer
+from floatlens.attention.run_tracker import PassPosition
 from floatlens.attention.session import capture
-from floatlens.attention.timeline import Moment
 
 Array = np.ndarray[Any, Any]
 PROMPTS = [[5, 9, 12, 33, 21, 8, 30, 14, 26, 9], [17, 6, 40, 11, 19, 6, 29]]
@@ -31,17 +31,17 @@ class Witness(Edit):
 
     def __init__(self) -> None:
         self.logits_of: dict[tuple[int, int], Array] = {}
-        self.moments: list[Moment] = []
+        self.positions: list[PassPosition] = []
 
     def begin_layer(self, layer: Layer) -> None:
         batch, heads, queries = layer.query.shape[:3]
         self.logits_of[layer.state.step, layer.index] = np.full((batch, heads, queries, layer.key.shape[2]), -np.inf)
         if layer.index == 0:
-            assert layer.state.moment is not None
-            self.moments.append(layer.state.moment)
+            assert layer.state.position is not None
+            self.positions.append(layer.state.position)
 
     def logits(self, site: Site, logits: Tensor) -> Tensor | None:
-        if not site.trial:
+        if not site.lookahead:
             into = self.logits_of[site.step, site.layer.index][site.batch, site.heads, site.queries]
             into[..., : logits.shape[-1]] = logits.double().numpy()
         return None
@@ -58,15 +58,15 @@ class Seen:
     top: dict[tuple[int, int], Array]
     """The largest logit of each row, (batch, head, query), and the sum of exp(logit − largest)."""
     sums: dict[tuple[int, int], Array]
-    moments: list[Moment]
+    positions: list[PassPosition]
     layers: int
 
     @property
     def steps(self) -> int:
-        return len(self.moments)
+        return len(self.positions)
 
     def real(self, step: int, sample: int) -> list[int]:
-        return np.flatnonzero(self.moments[step].real[sample]).tolist()
+        return np.flatnonzero(self.positions[step].real[sample]).tolist()
 
     def new(self, step: int, layer: int) -> tuple[Array, Array]:
         """(before, after) of the rows that the pass computed."""
@@ -110,7 +110,7 @@ def decoded(blocks: Callable[..., Any]) -> Decoded:
             {at: softmax(logits) for at, logits in witness.logits_of.items()},
             {at: logits.max(-1) for at, logits in witness.logits_of.items()},
             {at: np.exp(logits - logits.max(-1)[..., None]).sum(-1) for at, logits in witness.logits_of.items()},
-            witness.moments,
+            witness.positions,
             model.num_layers,
         )
 
@@ -127,10 +127,10 @@ def received() -> Callable[..., Array]:
     """`received(seen, step, layer, sample, head, of)`: by a loop over rows; the last real row of a causal model."""
 
     def mean(seen: Seen, step: int, layer: int, sample: int, head: int, causal: bool, of: str = "weights") -> Array:
-        moment = seen.moments[step]
+        position = seen.positions[step]
         rows = (seen.weights if of == "weights" else seen.plain)[step, layer][sample, head]
-        real = np.flatnonzero(moment.real[sample])
-        first = moment.real.shape[1] - rows.shape[0]  # rows of a cached pass begin later
+        real = np.flatnonzero(position.real[sample])
+        first = position.real.shape[1] - rows.shape[0]  # rows of a cached pass begin later
         if causal:
             return rows[real[-1] - first] if real[-1] >= first else rows[-1]
         total = np.zeros(rows.shape[1])

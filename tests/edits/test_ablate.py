@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from floatlens import AblateHeads, Select, edit
-from floatlens.attention.soften import Workspace
+from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 
 slow = pytest.mark.slow
@@ -21,7 +21,7 @@ HOW: dict[str, dict[str, Any]] = {"llada": {"steps": 4}, "llama": {}, "mistral":
 def expected(seen: Any, step: int, layer: int, sample: int, head: int, mode: str, name: str) -> dict[int, np.ndarray]:
     """Rows that the head should have, by index among the rows of the pass, real ones only."""
     before, _ = seen.new(step, layer)
-    first = seen.moments[step].real.shape[1] - before.shape[2]
+    first = seen.positions[step].real.shape[1] - before.shape[2]
     real = seen.real(step, sample)
     rows = {}
     for i in [i for i in real if i >= first]:
@@ -37,7 +37,7 @@ def expected(seen: Any, step: int, layer: int, sample: int, head: int, mode: str
         else:  # over this and all earlier rows, those of earlier passes included
             total, number = np.zeros(len(row)), 0
             for at in range(step + 1):
-                then, start = seen.plain[at, layer], seen.moments[at].real.shape[1] - seen.plain[at, layer].shape[2]
+                then, start = seen.plain[at, layer], seen.positions[at].real.shape[1] - seen.plain[at, layer].shape[2]
                 for r in range(then.shape[2]):
                     if start + r <= i and start + r in seen.real(at, sample):
                         total[: then.shape[3]] += then[sample, head, r]

@@ -36,7 +36,7 @@ def test_the_anchors_of_the_last_step_are_gone(
                 assert np.abs(before - after).max() <= 1e-5
                 continue
             for sample in range(2):
-                if not seen.moments[step].real[sample, -1]:
+                if not seen.positions[step].real[sample, -1]:
                     continue  # this sample has ended
                 rows = seen.real(step, sample) if not causal else [before.shape[2] - 1]
                 for head in range(before.shape[1]):
@@ -106,7 +106,7 @@ def test_the_control_drops_as_many_others(
             before, after = seen.new(step, layer)
             for sample in range(2):
                 for head in range(before.shape[1]):
-                    if not seen.moments[step].real[sample, -1]:
+                    if not seen.positions[step].real[sample, -1]:
                         continue
                     share = received(seen, step - 1, layer, sample, head, model.kind == "arm")
                     anchors = largest(share, seen.real(step - 1, sample), 2)

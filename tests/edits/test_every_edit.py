@@ -193,10 +193,10 @@ def test_all_samplers(sampler: str, how: Any, decoded: Any, tiny_model: Any) -> 
     for name in ("drop", "pin step0", "mean", "freeze"):
         edit = MAKERS[name]()
         seen = decoded(tiny_model("llada"), [edit], PROMPTS, sampler=sampler, gen_length=4, **how)
-        assert [moment.step for moment in seen.moments] == list(range(seen.steps))
-        assert len({id(moment.run) for moment in seen.moments}) == 1
+        assert [position.step for position in seen.positions] == list(range(seen.steps))
+        assert len({id(position.run) for position in seen.positions}) == 1
         assert all(len(answer) <= 4 for answer in seen.answers)
-        expected = range(edit.first_step, seen.steps)
+        expected = range(edit.earliest_step, seen.steps)
         assert {c.step for c in edit.report()} == set(expected)
 
 
@@ -260,10 +260,10 @@ def test_every_edit_says_what_it_needs_and_what_its_control_is(make: Callable[..
     assert edit.needs <= {"anchors", "step 0 anchors", "retrieval scores", "structural tokens"}
     if isinstance(edit, SinkToken):
         assert edit.control() is None
-    elif "seed" not in edit.settings:
+    elif "seed" not in edit.given:
         control = edit.control(7)
         assert control.strength == 0.5
-        assert control.settings["seed"] == 7
+        assert control.given["seed"] == 7
 
 
 @pytest.mark.parametrize("kind", ["drop random", "swap", "freeze random"])

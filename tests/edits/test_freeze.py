@@ -29,16 +29,18 @@ def test_frozen_rows(name: str, random: bool, decoded: Any, tiny_model: Any) -> 
     seen = decoded(model, [frozen], cut=(4, 1), **HOW[name])
     moved: dict[tuple[int, int], float] = {}
     for step in range(seen.steps):
-        moment = seen.moments[step]
+        position = seen.positions[step]
         for layer in range(seen.layers):
             before, after = seen.new(step, layer)
             if layer == 0:
                 assert np.abs(before - after).max() <= 1e-5
                 continue
-            first = moment.real.shape[1] - before.shape[2]
+            first = position.real.shape[1] - before.shape[2]
             for sample in range(2):
                 real = seen.real(step, sample)
-                marked = [j for j in real if moment.ids[sample, j] % 2 == 0 and moment.ids[sample, j] != model.mask_id]
+                marked = [
+                    j for j in real if position.ids[sample, j] % 2 == 0 and position.ids[sample, j] != model.mask_id
+                ]
                 for i in [i for i in real if i >= first]:
                     for head in range(before.shape[1]):
                         was, is_ = before[sample, head, i - first], after[sample, head, i - first]
@@ -46,7 +48,7 @@ def test_frozen_rows(name: str, random: bool, decoded: Any, tiny_model: Any) -> 
                         if random:
                             visible = np.flatnonzero(is_).tolist()
                             assert name != "llada" or len(visible) == len(marked)
-                            assert all(moment.ids[sample, j] != model.mask_id for j in visible)
+                            assert all(position.ids[sample, j] != model.mask_id for j in visible)
                             assert all(j in real for j in visible)
                         if visible and (not random or len(set(is_[visible])) == 1):
                             even = np.array([1 / len(visible) if j in visible else 0.0 for j in range(len(is_))])
@@ -60,7 +62,7 @@ def test_frozen_rows(name: str, random: bool, decoded: Any, tiny_model: Any) -> 
 
 def test_words_of_a_sequence_can_be_marked() -> None:
     """The one definition of token classes fits the argument (see docs/interventions.md)."""
-    from floatlens.analysis.words import STRUCTURAL, classify
+    from floatlens.prompts.words import STRUCTURAL, classify
 
     pieces = {1: "<bos>", 2: " The", 3: " red", 4: " house", 5: ",", 6: " 12"}
 
@@ -78,7 +80,7 @@ def test_what_cannot_be(tiny_model: Any) -> None:
     with pytest.raises(FloatlensError, match="leave them out of select"):
         FreezeLayers(0, even_ids, select=Select(layers=1))
     with (
-        pytest.raises(FloatlensError, match=r"Select\(layers=…\): 3 is outside 0..2"),
+        pytest.raises(FloatlensError, match=r"layer 3 is outside 0\.\.2"),
         edit(model, FreezeLayers(range(2, 5), even_ids)),
     ):
         pass

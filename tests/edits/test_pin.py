@@ -17,7 +17,7 @@ PLACES = [("llada", "step0"), ("llada", "bos"), ("dream", "step0"), ("llama", "s
 
 def rows_of(seen: Any, step: int, sample: int, causal: bool, count: int) -> list[int]:
     """Indices of real rows among those that a pass computed."""
-    first = seen.moments[step].real.shape[1] - count
+    first = seen.positions[step].real.shape[1] - count
     return [i - first for i in seen.real(step, sample) if i >= first]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from floatlens import AblateHeads, Matrix, Select, SinkToken, edit
 from floatlens.attention.session import capture
-from floatlens.attention.soften import Workspace
+from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ def test_an_ideal_sink_is_one_more_key(name: str, how: Any, kernel: str, decoded
             z = np.exp(seen.top[step, layer]) * seen.sums[step, layer]
             share = 0.5 * np.exp(1.5) / (z + 0.5 * np.exp(1.5))
             for sample in range(2):
-                first = seen.moments[step].real.shape[1] - before.shape[2]
+                first = seen.positions[step].real.shape[1] - before.shape[2]
                 rows = [i - first for i in seen.real(step, sample) if i >= first]
                 for i in rows:
                     expected = before[sample, :, i] * (1 - share[sample, :, i, None])

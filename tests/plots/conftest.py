@@ -16,7 +16,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from floatlens.analysis import ANALYSES, Group, Result, analyse
-from floatlens.analysis.words import CLASSES
+from floatlens.prompts.words import CLASSES
 from floatlens.traces import Trace
 
 REGIONS = ("bos", "query", "doc1", "doc2", "doc3", "answer", "other")

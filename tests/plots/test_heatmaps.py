@@ -12,9 +12,9 @@ from matplotlib.text import Text
 
 from floatlens.analysis import Result
 from floatlens.analysis.qk_picture import QKPicture
-from floatlens.analysis.words import CLASSES
 from floatlens.core.errors import FloatlensError
 from floatlens.plots import plot_qk, plot_retrieval, plot_rollout, plot_token_classes
+from floatlens.prompts.words import CLASSES
 
 
 def _cells(axes: Any) -> Any:

@@ -14,7 +14,7 @@ from torch import Tensor
 from floatlens.attention.probe import Layout
 from floatlens.attention.recorder import Recorder
 from floatlens.attention.session import capture
-from floatlens.attention.soften import Workspace
+from floatlens.attention.softmax import Workspace
 from floatlens.models.base import LanguageModel
 
 NAMES = ("llada", "dream", "bert", "albert", "distilbert", "modernbert", "a2d-qwen3", "llada-moe")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from floatlens.analysis.words import classify
 from floatlens.prompts import token_pieces
+from floatlens.prompts.words import classify
 
 
 def _tokenizer(words: list[str], kind: str) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from floatlens.core.config import AskConfig, DecodingConfig, ModelConfig
 from floatlens.core.errors import FloatlensError
 from floatlens.data import Data, Example, open_data
-from floatlens.evaluation.answering import Answer, Asked
+from floatlens.evaluation.answers import Answer, Asked
 from floatlens.evaluation.metrics import score
 from floatlens.models.facts import look
 from floatlens.runs import AnswerRecord, RunFolder, asking

@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 
 from floatlens.core.errors import FloatlensError
-from floatlens.evaluation.answering import Answer
+from floatlens.evaluation.answers import Answer
 from floatlens.runs import RunFolder, asking, driving, records
 from floatlens.runs.asking import AskTask
 from floatlens.runs.driving import Stop, run_plan

@@ -14,7 +14,7 @@ import xarray as xr
 from floatlens.analysis import Group, Result
 from floatlens.claims import edit_claims
 from floatlens.core.errors import FloatlensError
-from floatlens.evaluation.edited import parse_edit
+from floatlens.edits.spec import parse_edit
 from floatlens.models.facts import look
 from floatlens.runs.intervening import copy_scores, edit_conditions, effects, heads_for, measured, moved
 from floatlens.runs.interventions import effects_table, publish_interventions, specs_of
@@ -51,7 +51,7 @@ def test_every_edit_comes_with_its_control() -> None:
     names = [condition.name for condition in found]
     assert names[:3] == ["plain", "drop_anchors k=1", "drop_anchors k=1 (random)"]
     assert names[-1] == "sink_token logit=2"  # which has none
-    assert [condition.edit.control if condition.edit else None for condition in found[:3]] == [None, None, 3]
+    assert [condition.edit.seed if condition.edit else None for condition in found[:3]] == [None, None, 3]
     assert {condition.traced for condition in found} == {2}
     assert specs_of(answers(dict.fromkeys(names, 1.0))) == SPECS
 
@@ -191,7 +191,7 @@ def test_removing_anchors_is_judged_beside_control_and_plain(
 )
 def test_one_dose_is_judged(edits: list[str], judged: str) -> None:
     specs = [spec for text in edits for spec in parse_edit(text)]
-    names = [name for spec in specs for name in (spec.label, spec.controlled(0).label)]
+    names = [name for spec in specs for name in (spec.label, spec.with_control(0).label)]
     (found,) = edit_claims(answers(dict.fromkeys(["plain", *names], 1.0)), specs)
     assert found.parts[0].name == f"accuracy lost to {judged}, beyond its random control"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import floatlens as fl
-from floatlens.attention.memory import Room
+from floatlens.attention.memory_budget import MemoryBudget
 from floatlens.core.config import AskConfig, DecodingConfig
-from floatlens.evaluation.answering import Asked
-from floatlens.evaluation.edited import parse_edit
+from floatlens.edits.spec import parse_edit
+from floatlens.evaluation.answers import Asked
 from floatlens.runs import measuring
 from floatlens.runs.measuring import measure
 from floatlens.subjects.scale import questions
@@ -46,7 +46,7 @@ def test_memory_that_runs_out_halves_the_blocks(model: fl.LanguageModel, monkeyp
         return trace(*args, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(measuring, "trace", tight)
-    room = Room()
+    room = MemoryBudget()
     found = measure(model, Asked(EXAMPLE, None, parse_edit("drop_anchors")[0]), CONFIG, room)
     assert tried == [8 << 20, 4 << 20]
     assert found.said == ("out of memory with blocks of 8192 KiB; from now on 4096 KiB",)

@@ -127,7 +127,7 @@ def test_a_models_own_settings_go_before_those_of_the_study(planned: Planned) ->
             {"conditions": ["ablate_heads"], "traces": {"questions": 1, "probes": ["received", "flow"]}},
             "which need the probe answer_rows; add it to traces.probes",
         ),
-        ({"conditions": ["freeze_layers:layers=0-99"]}, "study: freeze_layers layers=0-99: Select(layers=…): 8 is"),
+        ({"conditions": ["freeze_layers:layers=0-99"]}, "study: freeze_layers layers=0-99: layer 8 is"),
         ({"conditions": ["drop_anchors:k=0"]}, "study: conditions drop_anchors:k=0: DropAnchors(k=0): k is"),
         ({"conditions": ["ablate_heads:heads=1.99"]}, "there is no head (1, 99)"),
         ({"data": ["scale:rag", "scale:rag"]}, 'its name "scale:rag" is that of scale:rag'),

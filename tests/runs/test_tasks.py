@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from floatlens.attention.memory import LEAST_BLOCK, Room, out_of_memory
+from floatlens.attention.memory_budget import MIN_BLOCK_BYTES, MemoryBudget, out_of_memory
 from floatlens.runs import tracetask
 from floatlens.runs.folder import RunFolder
 from floatlens.runs.plan import make_plan
@@ -65,7 +65,7 @@ def test_blocks_are_halved_until_they_fit(
         return real(model, workspace=workspace, **more)
 
     monkeypatch.setattr(tracetask, "trace", small)
-    monkeypatch.setattr(holder, "room", Room())
+    monkeypatch.setattr(holder, "room", MemoryBudget())
     made = task.perform(holder)
     assert tried == [8 << 20, 4 << 20, 2 << 20]
     assert made.record.warnings == (
@@ -85,11 +85,11 @@ def test_what_never_fits_fails_with_advice(task: TraceTask, holder: Holder, monk
         raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr(tracetask, "trace", never)
-    monkeypatch.setattr(holder, "room", Room())
+    monkeypatch.setattr(holder, "room", MemoryBudget())
     made = task.perform(holder)
     assert (made.record.status, made.content) == ("failed", None)
     assert "out of memory on cpu; try traces.heads: mean" in str(made.record.error)
-    assert holder.room.block_bytes == LEAST_BLOCK
+    assert holder.room.block_bytes == MIN_BLOCK_BYTES
 
 
 def test_other_errors_are_no_lack_of_memory() -> None:
@@ -101,7 +101,7 @@ def test_other_errors_are_no_lack_of_memory() -> None:
 
 
 def test_what_an_edit_keeps_shrinks_with_the_blocks() -> None:
-    room = Room()
+    room = MemoryBudget()
     assert (room.workspace().block_bytes, room.workspace().keep_bytes) == (8 << 20, 64 << 20)
     room.smaller_blocks()
     assert (room.workspace().block_bytes, room.workspace().keep_bytes) == (4 << 20, 32 << 20)

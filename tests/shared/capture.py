@@ -22,7 +22,7 @@ Array = NDArray[Any]
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread_after_numba(_one_thread: None) -> None:
     """Loading numba's thread pool sets torch's number of threads anew (see test_session); here one is enough."""
-    from floatlens.attention.soften import Workspace
+    from floatlens.attention.softmax import Workspace
 
     Workspace()
     torch.set_num_threads(1)
@@ -143,7 +143,7 @@ def padded() -> Callable[..., Tensor]:
 @pytest.fixture(scope="session")
 def blocks() -> Callable[..., Any]:
     """`blocks(1, 1)`: a workspace that cuts blocks of exactly (rows, units): one query of one key/value head."""
-    from floatlens.attention.soften import Workspace
+    from floatlens.attention.softmax import Workspace
 
     class Exactly(Workspace):
         def __init__(self, rows: int, units: int, kernel: str | None = None) -> None:

@@ -16,7 +16,7 @@ def _one_thread_after_numba(_one_thread: None) -> None:
     """Loading numba's thread pool sets torch's number of threads anew (see tests/capture/test_session.py)."""
     import torch
 
-    from floatlens.attention.soften import Workspace
+    from floatlens.attention.softmax import Workspace
 
     Workspace()
     torch.set_num_threads(1)

@@ -6,8 +6,6 @@ the table as Markdown, CSV or LaTeX. Text from data and models is escaped for ea
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -97,51 +95,39 @@ def _gain(model: str, data: str, metric: str, old: float, new: float, found: Est
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts with two header rows: groups (each over `span` columns) and columns."""
+    """A table of texts with two header rows: groups (each over `span` columns) and columns. Text is escaped for each
+    format."""
 
     groups: tuple[tuple[str, int], ...]
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str
 
+    def to_frame(self) -> pd.DataFrame:
+        """With one header row: group and column in one name."""
+        names = [f"{group} {name}".strip() for group, name in zip(self._over(), self.columns, strict=True)]
+        return pd.DataFrame(list(self.rows), columns=names)
+
     def to_markdown(self) -> str:
-        """One header row, as Markdown knows no other."""
-        lines = [" | ".join(map(_in_markdown, self._names())), " | ".join(["---"] + ["---:"] * (len(self.columns) - 1))]
-        lines += [" | ".join(map(_in_markdown, row)) for row in self.rows]
-        return "".join(f"| {line} |\n" for line in lines) + f"\n{_in_markdown(self.caption)}\n"
+        frame = self.to_frame()
+        lines = [list(map(_in_markdown, frame.columns)), ["---", *["---:"] * (len(self.columns) - 1)]]
+        lines += [list(map(_in_markdown, row)) for row in self.rows]
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\n{_in_markdown(self.caption)}\n"
 
     def to_csv(self) -> str:
-        held = io.StringIO()
-        writer = csv.writer(held, lineterminator="\n")
-        writer.writerow(self._names())
-        writer.writerows([[_in_csv(cell) for cell in row] for row in self.rows])
-        return held.getvalue()
+        return self.to_frame().map(_in_csv).to_csv(index=False, lineterminator="\n")
 
     def to_latex(self) -> str:
         """For the package booktabs."""
-        groups = " & ".join(
-            f"\\multicolumn{{{span}}}{{c}}{{{_in_latex(name)}}}" if span > 1 else _in_latex(name)
-            for name, span in self.groups
+        heads = pd.MultiIndex.from_arrays([[_in_latex(name) for name in row] for row in (self._over(), self.columns)])
+        frame = pd.DataFrame([[_in_latex(cell) for cell in row] for row in self.rows], columns=heads)
+        right = "r" * (len(self.columns) - 1)
+        return frame.to_latex(
+            index=False, multicolumn_format="c", column_format="l" + right, caption=_in_latex(self.caption)
         )
-        lines = [
-            "\\begin{table}",
-            "\\centering",
-            f"\\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}",
-            "\\toprule",
-            groups + r" \\",
-            " & ".join(map(_in_latex, self.columns)) + r" \\",
-            "\\midrule",
-            *(" & ".join(map(_in_latex, row)) + r" \\" for row in self.rows),
-            "\\bottomrule",
-            "\\end{tabular}",
-            f"\\caption{{{_in_latex(self.caption)}}}",
-            "\\end{table}",
-        ]
-        return "\n".join(lines) + "\n"
 
-    def _names(self) -> list[str]:
-        over = [name for name, span in self.groups for _ in range(span)]
-        return [f"{group} {name}".strip() for group, name in zip(over, self.columns, strict=True)]
+    def _over(self) -> list[str]:
+        return [name for name, span in self.groups for _ in range(span)]
 
 
 def table_one(

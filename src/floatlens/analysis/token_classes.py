@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from floatlens.analysis.anchors import QueryGroup, anchors, present
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.registry import analysis
-from floatlens.analysis.words import CLASSES, LEXICAL, STRUCTURAL, classify
 from floatlens.core.errors import FloatlensError
+from floatlens.prompts.words import CLASSES, LEXICAL, STRUCTURAL, classify
 from floatlens.traces import Trace
 
 __all__ = ["classes_of", "token_classes"]

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from floatlens.attention.classes import QueryClasses
 from floatlens.attention.mask import HIDDEN, BlockMask
-from floatlens.attention.soften import Workspace, class_columns, soften
+from floatlens.attention.softmax import Workspace, class_columns, softmax_block
 
-__all__ = ["Block", "Extra", "attend"]
+__all__ = ["Block", "ExtraKey", "attend"]
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,19 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Extra:
+class ExtraKey:
     """A key that stands in no sequence and that queries see beside their own keys.
 
     `logits` (batch, head, query), −∞ where a query does not see it; `value` (batch or 1, head, dim), None for zero.
-    `took` is told its share of each row, (batch, head, query).
+    `on_share` is told its share of each row, (batch, head, query).
     """
 
     logits: Tensor
     value: Tensor | None = None
-    took: Callable[[Tensor], None] | None = None
+    on_share: Callable[[Tensor], None] | None = None
 
 
-Extras = Callable[[slice, slice, slice], Sequence[Extra]]
+ExtraKeys = Callable[[slice, slice, slice], Sequence[ExtraKey]]
 """(samples, heads, queries) → the extra keys of a block."""
 
 Totals = Callable[[slice, slice, slice, Tensor], None]
@@ -74,7 +74,7 @@ Totals = Callable[[slice, slice, slice, Tensor], None]
 Edit = Callable[[slice, slice, slice, Tensor], Tensor | None]
 """(samples, heads, queries, values) → what is to be used instead, or None to leave the block as it is, bit for bit."""
 
-Rework = Callable[[Block, QueryClasses | None], Block]
+EditBlock = Callable[[Block, QueryClasses | None], Block]
 """A block, not yet mixed, and the classes of its column sums → the block to be used instead, its sums and all."""
 
 
@@ -93,8 +93,8 @@ def attend(
     needed: NDArray[np.bool_] | None = None,
     edit_logits: Edit | None = None,
     edit_weights: Edit | None = None,
-    edit_blocks: Rework | None = None,
-    extras: Extras | None = None,
+    edit_blocks: EditBlock | None = None,
+    extras: ExtraKeys | None = None,
     totals: Totals | None = None,
     before: Callable[[list[Block]], None] | None = None,
     within: slice | None = None,
@@ -119,18 +119,18 @@ def attend(
     rows, units = workspace.shape(queries, key.shape[2], groups)
     if before is not None:
         units = max(1, min(units, workspace.keeps(queries, key.shape[2], groups)))
-    shelf = _Shelf(workspace, before is not None)
+    buffers = _BlockBuffer(workspace, before is not None)
     start, stop, _ = (within or slice(None)).indices(queries)
 
     def made(b: slice, h: slice, k: Tensor, part: slice) -> tuple[Block, Tensor | None]:
         span, seen = slice(h.start * groups, h.stop * groups), mask.key_stop(part.stop)
-        logits = _logits(grouped[b, h, :, part], k[:, :seen], scaling, softcap, shelf)
+        logits = _logits(grouped[b, h, :, part], k[:, :seen], scaling, softcap, buffers)
         mask.hide(logits, part.start, part.stop, b, span)
         if edit_logits is not None and (edited := edit_logits(b, span, part, logits)) is not None:
             logits = logits if edited is logits else edited.clamp_(min=HIDDEN)
         summed = classes if extras is None else None  # with extra keys the sums are taken after those had their share
-        block = Block(b, span, part, *soften(logits, summed, b, part, with_entropy, workspace, finite))
-        if shelf.keep and block.exp is not logits:
+        block = Block(b, span, part, *softmax_block(logits, summed, b, part, with_entropy, workspace, finite))
+        if buffers.keep and block.exp is not logits:
             block = replace(block, exp=logits.copy_(block.exp))
         return _completed(block, extras, totals, classes)
 
@@ -138,7 +138,7 @@ def attend(
         # copied one block of heads at a time, into buffers that stay: fresh ones would make the allocator's heap grow
         k, v = (workspace.copy(name, x[b, h]).flatten(0, 1) for name, x in (("key", key), ("value", value)))
         parts = [slice(at, min(at + rows, stop)) for at in range(start, stop, rows)]
-        shelf.clear()
+        buffers.clear()
         blocks: Iterable[tuple[Block, Tensor | None]] = (made(b, h, k, part) for part in parts)
         if before is not None:
             blocks = list(blocks)
@@ -155,7 +155,7 @@ def attend(
     return out.transpose(1, 2).to(query.dtype)
 
 
-class _Shelf:
+class _BlockBuffer:
     """Where the logits of blocks go: all into one buffer, or, where they are kept, side by side until `clear`."""
 
     def __init__(self, workspace: Workspace, keep: bool) -> None:
@@ -195,11 +195,11 @@ def _units(batch: int, kv_heads: int, units: int) -> Iterator[tuple[slice, slice
             yield slice(b, b + 1), slice(h, min(h + units, kv_heads))
 
 
-def _logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None, shelf: _Shelf) -> Tensor:
+def _logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None, buffers: _BlockBuffer) -> Tensor:
     """(batch, head, query, key) from query (batch, kv head, group, query, dim) and key (batch × kv head, key, dim)."""
     batch, kv_heads, groups, rows, dim = query.shape
     seen = key.shape[1]
-    logits = shelf.place((batch * kv_heads, groups * rows, seen), key.device)
+    logits = buffers.place((batch * kv_heads, groups * rows, seen), key.device)
     rows_first = query.reshape(batch * kv_heads, groups * rows, dim)
     # the scale is applied inside the product, to its float32 result: rounding the queries first would cost accuracy
     torch.baddbmm(logits, rows_first, key.transpose(1, 2), beta=0, alpha=scaling, out=logits)
@@ -209,7 +209,7 @@ def _logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None, s
 
 
 def _completed(
-    block: Block, extras: Extras | None, totals: Totals | None, classes: QueryClasses | None
+    block: Block, extras: ExtraKeys | None, totals: Totals | None, classes: QueryClasses | None
 ) -> tuple[Block, Tensor | None]:
     """The block with extra keys in its softmax, and what those add to its output; whoever asked knows the totals."""
     where, added = (block.batch, block.heads, block.queries), None
@@ -245,7 +245,7 @@ def _edited(block: Block, weights: Tensor, classes: QueryClasses | None) -> Bloc
     return replace(block, exp=weights, inverse=ones, entropy=entropy, columns=columns)
 
 
-def _beside(block: Block, extras: Sequence[Extra], classes: QueryClasses | None) -> tuple[Block, Tensor | None]:
+def _beside(block: Block, extras: Sequence[ExtraKey], classes: QueryClasses | None) -> tuple[Block, Tensor | None]:
     """The block with extra keys in its softmax, and what their values add to its output, (batch, head, query, dim).
 
     A row that sees no key sees none here. Column sums are taken here, extra keys or not.
@@ -261,8 +261,8 @@ def _beside(block: Block, extras: Sequence[Extra], classes: QueryClasses | None)
     inverse = block.inverse * kept
     added = None
     for extra, share in zip(extras, shares.unbind(-1), strict=True):
-        if extra.took is not None:
-            extra.took(share)
+        if extra.on_share is not None:
+            extra.on_share(share)
         if extra.value is not None:
             part = share.unsqueeze(-1) * extra.value.unsqueeze(2)
             added = part if added is None else added + part

@@ -6,17 +6,24 @@ change attention only: never tokens, never the cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from torch import Tensor
 
-from floatlens.attention.blocks import Block, Extra
+from floatlens.attention.blocks import Block, ExtraKey
+from floatlens.attention.changes import Change
 from floatlens.attention.classes import QueryClasses
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.select import Select
+from floatlens.attention.setting import Setting, span
 from floatlens.models.base import LanguageModel
 
-__all__ = ["Edit", "Extra", "Site"]
+if TYPE_CHECKING:
+    from floatlens.models.facts import Facts
+
+__all__ = ["Edit", "ExtraKey", "Site"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,7 @@ class Site:
     batch: slice
     heads: slice
     queries: slice
-    trial: bool = False
+    lookahead: bool = False
     """A look ahead on behalf of another edit: the block comes again, so that nothing is to be counted yet."""
 
     @property
@@ -36,13 +43,30 @@ class Site:
 
 
 class Edit:
-    """Base of all edits. `select` limits an edit to layers, heads and steps; the session sees to it.
+    """Base class of all edits. `select` limits an edit to layers, heads and steps; the session enforces it.
+
+    A subclass implements `logits` or `weights` (and sets `edits_logits` or `edits_weights`). To be used by name, from
+    the command line and in studies, it also sets `title` and `about`, lists its constructor's arguments in `settings`,
+    and is entered in the registry `floatlens.edits.EDITS` (or an entry point of the group "floatlens.edits").
 
     `logits` gets natural-log logits after masking (−∞ may be written), `weights` gets normalised rows; both are
     (batch, head, query, key) and may be changed in place. Return None to leave a block as it is. Edits of logits act
     before the softmax, edits of weights after it; among each kind the order of the list holds.
     """
 
+    title: ClassVar[str] = ""
+    """Noun phrase for tables and figures, such as "Anchors dropped"."""
+    about: ClassVar[str] = ""
+    """One sentence: what the edit does."""
+    settings: ClassVar[tuple[Setting, ...]] = ()
+    selects_layers: ClassVar[bool] = True
+    """Whether `on=0-3` may limit it to layers; False where its own settings name the layers."""
+    has_control: ClassVar[bool] = False
+    """Whether `control` gives a matched random edit."""
+    needs: frozenset[str] = frozenset()
+    """What it reads. An edit that needs "retrieval scores" waits for traces that show which heads retrieve."""
+    earliest_step: int = 0
+    """The first step in which it can change anything."""
     select: Select = Select()
     edits_logits: bool = False
     edits_weights: bool = False
@@ -56,6 +80,36 @@ class Edit:
     def active(self) -> bool:
         """False for an edit that changes nothing at all: it is then left out, and not a bit differs."""
         return True
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """The edit with these settings, by name; `on` and `steps` limit its layers and steps."""
+        made = cls(**{one.name: one.argument(settings[one.name]) for one in cls.settings if one.name in settings})
+        limits: dict[str, Any] = {}
+        if "on" in settings:
+            limits["layers"] = span(settings["on"])
+        if "steps" in settings:  # as a slice: how many steps there will be is not known
+            limits["steps"] = slice(span(settings["steps"]).start, span(settings["steps"]).stop)
+        if limits:
+            made.select = replace(made.select, **limits)
+        return made
+
+    def __repr__(self) -> str:
+        given = {one.name: getattr(self, one.name) for one in self.settings if hasattr(self, one.name)}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+    def control(self, seed: int = 0) -> Edit | None:
+        """The matched random control of this edit, at the same strength and place; None where there is none."""
+        return None
+
+    def check(self, facts: Facts) -> None:
+        """Refuse layers, heads and tokens that a model does not have, before its weights are read."""
+        self.select.layer_ids(facts.layers)
+        self.select.head_ids(facts.heads)
+
+    def report(self) -> list[Change]:
+        """What the edit did since it was made, by step (of its run) and layer, where it keeps count."""
+        return []
 
     def prepare(self, model: LanguageModel, shape: Shape) -> None:
         """Before the first pass: check what was asked for against the model."""
@@ -82,7 +136,7 @@ class Edit:
         return False
 
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
-        """What the keys of some samples and heads would receive in this pass (see `Gather`) if this edit did nothing.
+        """What the keys of some samples and heads would receive in this pass without this edit.
 
         `received` is (batch, head, key) of those; every sample and head is told of once. Edits of logits, and edits of
         weights that stand before this one in the list, are already in it.
@@ -100,11 +154,11 @@ class Edit:
     def weights(self, site: Site, weights: Tensor) -> Tensor | None:
         return None
 
-    def swift(self, layer: Layer) -> bool:
-        """For an edit of weights: whether `rework` can take the place of `weights` in this layer of this pass."""
+    def has_fast_path(self, layer: Layer) -> bool:
+        """For an edit of weights: whether `edit_block` can take the place of `weights` in this layer of this pass."""
         return False
 
-    def rework(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
+    def edit_block(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
         """The block with other weights and with the entropy and column sums of those, where it carries them.
 
         It does what `weights` does, for edits that can tell without looking at every weight. `exp` may be changed in
@@ -115,6 +169,6 @@ class Edit:
     def totals(self, site: Site, totals: Tensor) -> None:
         """With `reads_totals`: the log-sum-exp of each row (batch, head, query), after all edits of logits."""
 
-    def extra(self, site: Site) -> Extra | None:
+    def extra(self, site: Site) -> ExtraKey | None:
         """With `adds_key`: a key that stands in no sequence, for the queries of this block."""
         return None

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from floatlens.attention.mask import HIDDEN
 
-__all__ = ["soften_rows"]
+__all__ = ["softmax_rows"]
 
 _MOST_THREADS: int = numba.get_num_threads()
 _FAST = {"contract", "reassoc", "nsz", "nnan", "ninf"}
@@ -81,7 +81,7 @@ def _walk(logits: Any, index: Any, inverse: Any, entropy: Any, largest: Any, col
                     column[j] += scale * row[j]
 
 
-def soften_rows(
+def softmax_rows(
     logits: Tensor,
     index: NDArray[np.int32] | None,
     inverse: Tensor,

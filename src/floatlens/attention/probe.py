@@ -19,7 +19,7 @@ from torch import Tensor
 from floatlens.attention.blocks import Block
 from floatlens.attention.classes import QueryClasses
 from floatlens.attention.mask import BlockMask
-from floatlens.attention.timeline import Moment
+from floatlens.attention.run_tracker import PassPosition
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.traces.schema import BY_PROBE, Variable
 
@@ -65,7 +65,7 @@ class PassState:
     needed: NDArray[np.bool_] | None = None
     """(query,): rows whose output the last layer has to give, where it need not give all."""
     causal: bool = False
-    moment: Moment | None = None
+    position: PassPosition | None = None
     """Where the pass stands in its run; known only while edits are at work."""
 
     @property

@@ -48,8 +48,8 @@ def _resolve(what: str, wanted: Indices, count: int) -> tuple[int, ...]:
     try:
         ids = [index(i) for i in (wanted if isinstance(wanted, Collection) else [wanted])]
     except TypeError:
-        raise FloatlensError(f"Select({what}=…): {wanted!r} is no whole number, list of them, slice or None") from None
+        raise FloatlensError(f"{what}={wanted!r}: give a whole number, a list of them, a slice or None") from None
     for i in ids:
         if not -count <= i < count:
-            raise FloatlensError(f"Select({what}=…): {i} is outside 0..{count - 1}; choose among {count} {what}")
+            raise FloatlensError(f"{what[:-1]} {i} is outside 0..{count - 1}; choose among {count} {what}")
     return tuple(sorted({i % count for i in ids}))

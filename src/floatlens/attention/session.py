@@ -17,16 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from floatlens.attention.applied import applies, changes
 from floatlens.attention.blocks import Block, attend
 from floatlens.attention.edit import Edit
-from floatlens.attention.gather import Gather, last_rows
+from floatlens.attention.edit_hooks import applies, changes
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape, make_probes
+from floatlens.attention.received import ReceivedAttention, last_rows
 from floatlens.attention.recorder import Recorder
+from floatlens.attention.run_tracker import RunTracker
 from floatlens.attention.select import Select
-from floatlens.attention.soften import Workspace
-from floatlens.attention.timeline import Timeline
+from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel, Pass
 
@@ -78,7 +78,7 @@ class Session:
         self.edits = [edit for edit in edits if edit.active]
         self.ambient = ambient
         """Opened by `edit`: it gives way to a capture, which takes its edits over; steps count anew in each run."""
-        self.timeline = Timeline(model) if self.edits else None
+        self.timeline = RunTracker(model) if self.edits else None
         self.recorder = recorder
         self.workspace = workspace
         self.needs = frozenset(need for probe in probes for need in probe.needs)
@@ -90,11 +90,11 @@ class Session:
 
     def begin(self, info: Pass) -> None:
         self._calls = 0
-        moment = None if self.timeline is None else self.timeline.follow(info)
-        if self.ambient and moment is not None:
-            self.recorder.passes = moment.step
+        position = None if self.timeline is None else self.timeline.follow(info)
+        if self.ambient and position is not None:
+            self.recorder.passes = position.step
         self.state = self.recorder.open_pass(self.model, info)
-        self.state.moment = moment
+        self.state.position = position
 
     def end(self) -> None:
         self.recorder.close_pass()
@@ -125,7 +125,7 @@ class Session:
         layer = Layer(index, query, key, value, mask, scaling, self.state, residual=self._residual, softcap=softcap)
         watched = self.recorder.wants(layer)
         edits, before = self._begin_edits(layer, run) if self.edits else ([], None)
-        review = Gather(layer) if any(edit.wants_review(layer) for edit in edits) else None
+        review = ReceivedAttention(layer) if any(edit.wants_review(layer) for edit in edits) else None
         columns = watched and "columns" in self.needs
         gathered = not self.state.causal and (review is not None or before is not None)
         out = run(
@@ -168,7 +168,7 @@ class Session:
         The first edit of weights, and the only one that looks, needs no pass of its own: as much of a layer as may be
         kept is shown to it before any of that is edited. Of an autoregressive pass the last rows are enough.
         """
-        edit, gather, state = edits[at], Gather(layer), layer.state
+        edit, gather, state = edits[at], ReceivedAttention(layer), layer.state
         groups = layer.query.shape[1] // layer.key.shape[1]
         rows = slice(0, state.queries)
         if alone and state.causal and state.queries > 1:
@@ -184,13 +184,13 @@ class Session:
 
             return before
         others = [other for other in edits if other is not edit and not other.edits_weights]
-        told = changes([*(e for e in edits[:at] if e.edits_weights), *others], layer, self.model, trial=True)
+        told = changes([*(e for e in edits[:at] if e.edits_weights), *others], layer, self.model, lookahead=True)
         unused = np.zeros(state.queries, dtype=bool)
         run(visit=gather.block, classes=gather.classes, needed=unused, within=rows, **told)
         edit.preview(layer, gather.received, *(slice(0, size) for size in layer.query.shape[:2]))
         return None
 
-    def _visitor(self, layer: Layer, watched: bool, review: Gather | None) -> Callable[[Block], None] | None:
+    def _visitor(self, layer: Layer, watched: bool, review: ReceivedAttention | None) -> Callable[[Block], None] | None:
         if not watched:
             return None if review is None else review.block
         if "entropy" in self.needs:

@@ -17,7 +17,7 @@ from floatlens.claims.claim import Claim, Part
 if TYPE_CHECKING:
     import pandas as pd
 
-    from floatlens.evaluation.edited import EditSpec
+    from floatlens.edits.spec import EditSpec
 
 __all__ = ["LOSS", "edit_claims"]
 
@@ -74,7 +74,7 @@ def _parts(some: pd.DataFrame, spec: EditSpec, hurts: bool) -> tuple[Part, ...]:
     from floatlens.runs.intervening import PLAIN
 
     wide = some.pivot(index="id", columns="condition", values="accuracy")
-    names = [PLAIN, spec.controlled(0).label, spec.label]
+    names = [PLAIN, spec.with_control(0).label, spec.label]
     if not all(name in wide.columns for name in names):
         return ()
     plain, control, edited = wide[names].dropna().to_numpy(dtype=np.float64).T

@@ -87,7 +87,7 @@ def intervene(
 ) -> None:
     """See `_HELP`."""
     from floatlens.cli.asking import Plan, Request, run
-    from floatlens.evaluation.edited import parse_edit
+    from floatlens.edits.spec import parse_edit
     from floatlens.runs.intervening import edit_conditions
 
     specs = list(dict.fromkeys(spec for text in edit for spec in parse_edit(text)))  # a dose given twice is one

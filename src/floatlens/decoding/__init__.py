@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.registry import Sampler, register, samplers
-from floatlens.decoding.run import decode, decode_steps, plan, prompt_room
+from floatlens.decoding.run import decode, decode_steps, plan, prompt_budget
 from floatlens.decoding.settings import Settings
 from floatlens.decoding.step import Decoded, Step
 
@@ -20,7 +20,7 @@ __all__ = [
     "decode",
     "decode_steps",
     "plan",
-    "prompt_room",
+    "prompt_budget",
     "register",
     "samplers",
 ]

@@ -21,7 +21,7 @@ from floatlens.decoding.target import follow, force, read_targets
 if TYPE_CHECKING:
     from floatlens.models.base import LanguageModel
 
-__all__ = ["PromptIds", "decode", "decode_steps", "plan", "prompt_room"]
+__all__ = ["PromptIds", "decode", "decode_steps", "plan", "prompt_budget"]
 
 PromptIds = Sequence[int] | Sequence[Sequence[int]] | Tensor
 
@@ -47,7 +47,7 @@ def plan(
     return canvas if targets is None else force(canvas, targets)
 
 
-def prompt_room(model: LanguageModel, *, sampler: str | None = None, **settings: Any) -> int | None:
+def prompt_budget(model: LanguageModel, *, sampler: str | None = None, **settings: Any) -> int | None:
     """How many tokens a prompt may take: the context less what is to be written; None where there is no limit."""
     if model.max_length is None:
         return None

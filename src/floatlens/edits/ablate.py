@@ -23,10 +23,11 @@ from floatlens.attention.classes import QueryClasses
 from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.select import Select
+from floatlens.attention.setting import Setting, read_heads, read_whole, read_word
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.edits.base import Intervention, Need, Rows
-from floatlens.edits.chance import seeded
-from floatlens.edits.swift import level, replace_rows, scale_heads
+from floatlens.edits.fast_path import replace_rows, scale_heads, uniform_rows
+from floatlens.edits.random_scores import check_seed
+from floatlens.edits.row_edit import STRENGTH, RowEdit, Rows
 from floatlens.models.base import LanguageModel
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ Mode = Literal["zero", "mean", "uniform"]
 Pair = tuple[int, int]
 
 
-class AblateHeads(Intervention):
+class AblateHeads(RowEdit):
     """`AblateHeads([(5, 3), (7, 0)])` by (layer, head), or `AblateHeads("retrieval", scores=copy, top=8)`: the highest.
 
     Scores that are NaN are never chosen; of equals the earlier. Without `scores`, which heads retrieve is left open
@@ -49,6 +50,16 @@ class AblateHeads(Intervention):
     Example: `fl.AblateHeads(scores=result.estimate("copy").mean, top=4, mode="uniform")`
     """
 
+    title = "Heads ablated"
+    about = "chosen heads no longer attend"
+    settings = (
+        Setting("top", read_whole, 4, instead="heads", about="so many retrieval heads"),
+        Setting("heads", read_heads, about="layer.head, several with +, such as 5.3+7.0"),
+        Setting("mode", read_word, about="zero, mean or uniform"),
+        STRENGTH,
+    )
+    selects_layers = False
+    has_control = True
     edits_weights = True
 
     def __init__(
@@ -65,16 +76,18 @@ class AblateHeads(Intervention):
     ) -> None:
         if mode not in get_args(Mode):
             raise FloatlensError(f'AblateHeads: unknown mode "{mode}"{did_you_mean(str(mode), get_args(Mode))}')
+        if heads is None and top is not None:
+            heads = "retrieval"
         _check_choice(heads, scores is not None, top)
         self.mode: Mode = mode
         self.top = top
         self.scores = None if scores is None else np.asarray(scores, dtype=np.float64)
         if top is not None and scores is None:
-            self.needs: frozenset[Need] = frozenset({"retrieval scores"})
+            self.needs = frozenset({"retrieval scores"})
             self.heads: tuple[Pair, ...] = ()
         else:
             self.heads = _highest(self.scores, top) if top is not None else _pairs(heads)
-        self.matched_random, self.seed = matched_random, seeded(self, seed)
+        self.matched_random, self.seed = matched_random, check_seed(self, seed)
         extra: dict[str, Any] = {"matched_random": True, "seed": seed} if matched_random else {}
         chosen = {"heads": "retrieval", "top": top} if self.needs else {"heads": list(self.heads)}
         super().__init__(select, strength, **chosen, mode=mode, **extra)
@@ -196,13 +209,13 @@ class AblateHeads(Intervention):
 
     # -- rows -----------------------------------------------------------------------------------------------------
 
-    def swift(self, layer: Layer) -> bool:
+    def has_fast_path(self, layer: Layer) -> bool:
         if self.mode == "zero":
             return True
         windowed = layer.mask.rule is not None or layer.mask.explicit is not None
         return self.strength == 1 and (self.mode == "mean" or not windowed)
 
-    def rework(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
+    def edit_block(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
         mean, heads = None, list(self.heads_in(site))
         if self._runs_on(site.layer) and heads:
             local = [h - site.heads.start for h in heads]
@@ -216,7 +229,7 @@ class AblateHeads(Intervention):
                 new = rows.pick(self._mean[site.layer.index], block.keys) if mean is None else mean[:, :, rows.inside]
                 entropy = -torch.xlogy(new, new).sum(-1)
             else:
-                new, entropy = level(rows.seen(block.keys).float())
+                new, entropy = uniform_rows(rows.seen(block.keys).float())
             block, moved = replace_rows(block, rows, new, entropy, classes, total=self.mode == "uniform")
             self.count(rows, moved)
         return block

@@ -13,21 +13,22 @@ import torch
 from torch import Tensor
 
 from floatlens.attention.edit import Site
-from floatlens.attention.gather import choosable
 from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer
+from floatlens.attention.received import choosable
 from floatlens.attention.select import Select
+from floatlens.attention.setting import Setting, read_word
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.edits.base import Intervention, Need, Rows, moment_of, rows_return
-from floatlens.edits.chance import chances, seeded
-from floatlens.edits.rules import AnchorRule, indices, largest
+from floatlens.edits.random_scores import check_seed, random_scores
+from floatlens.edits.row_edit import STRENGTH, RowEdit, Rows, position_of, rows_return
+from floatlens.edits.rules import ANCHOR_SETTINGS, AnchorRule, indices, largest
 
 __all__ = ["DropAnchors", "DropRandom"]
 
 Of = Literal["edited", "unedited"]
 
 
-class DropAnchors(Intervention):
+class DropAnchors(RowEdit):
     """In step s, each head of each layer loses the `k` keys that received most from it in step s − 1.
 
     Received is the mean over all real queries, for an autoregressive model the last row. `rule` names another rule than
@@ -38,10 +39,14 @@ class DropAnchors(Intervention):
     Example: `with fl.edit(model, fl.DropAnchors(k=5)): fl.decode(model, ids, gen_length=16)`
     """
 
-    needs: frozenset[Need] = frozenset({"anchors"})
+    title = "Anchors dropped"
+    about = "the keys that received most in the previous step are hidden"
+    settings = (Setting("of", read_word, about="edited or unedited"), *ANCHOR_SETTINGS, STRENGTH)
+    has_control = True
+    needs = frozenset({"anchors"})
     edits_logits = True
     reads_totals = True
-    first_step = 1
+    earliest_step = 1
 
     def __init__(
         self,
@@ -63,21 +68,21 @@ class DropAnchors(Intervention):
         self._held: list[tuple[Rows, Tensor]] = []
 
     def control(self, seed: int = 0) -> DropRandom:
-        k, rule = (int(self.rule.value), None) if "k" in self.settings else (None, str(self.rule))
+        k, rule = (int(self.rule.value), None) if "k" in self.given else (None, str(self.rule))
         return DropRandom(k, rule=rule, of=self.of, strength=self.strength, select=self.select, seed=seed)
 
     def forget(self) -> None:
         self._sets.clear()
 
     def wants_preview(self, layer: Layer) -> bool:
-        return self.of == "unedited" and self.acts_in(moment_of(layer).step + 1)
+        return self.of == "unedited" and self.acts_in(position_of(layer).step + 1)
 
     def wants_review(self, layer: Layer) -> bool:
-        return self.of == "edited" and self.acts_in(moment_of(layer).step + 1)
+        return self.of == "edited" and self.acts_in(position_of(layer).step + 1)
 
     def review(self, layer: Layer, received: Tensor) -> None:
         """Note which keys the next step loses: by (layer, step in which they are lost)."""
-        step = moment_of(layer).step
+        step = position_of(layer).step
         if not rows_return(layer):
             for earlier in (step - 1, step) if self.of == "edited" else (step - 1,):
                 self._sets.pop((layer.index, earlier), None)
@@ -151,18 +156,20 @@ class DropRandom(DropAnchors):
         seed: int = 0,
     ) -> None:
         super().__init__(k, rule=rule, of=of, strength=strength, select=select)
-        self.seed = seeded(self, seed)
-        self.settings["seed"] = seed
+        self.seed = check_seed(self, seed)
+        self.given["seed"] = seed
 
     def control(self, seed: int = 0) -> DropRandom:
         raise FloatlensError("DropRandom is itself a control; ask DropAnchors for it")
 
     def choose(self, layer: Layer, received: Tensor) -> Tensor:
-        moment, there = moment_of(layer), choosable(layer)
+        position, there = position_of(layer), choosable(layer)
         anchors = self.rule.find(self, received, there)
         count = anchors.sum(-1)
         free = there[:, None] & ~anchors
         if bool((free.sum(-1) < count).any()):
             raise FloatlensError(f"{self!r}: too few keys are left besides the anchors; give a smaller k")
-        drawn = chances(moment, self.seed, received.shape[1], layer.index, moment.step + 1).to(received.device)
+        drawn = random_scores(position, self.seed, received.shape[1], layer.index, position.step + 1).to(
+            received.device
+        )
         return largest(drawn.masked_fill(~free, -torch.inf), count)

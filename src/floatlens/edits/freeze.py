@@ -1,7 +1,7 @@
 """`FreezeLayers`: attention of whole layers replaced by an even spread over the structural tokens each row can see.
 
-Which tokens are structural is not decided here: the edit is given a function of the ids (see `structural`), so that
-there is one definition of token classes. A mask is never structural.
+Which tokens are structural is defined once, in `floatlens.prompts.words`; another definition can be given as a function
+of the ids. A mask is never structural.
 """
 
 from __future__ import annotations
@@ -17,45 +17,54 @@ from torch import Tensor
 from floatlens.attention.blocks import Block
 from floatlens.attention.classes import QueryClasses
 from floatlens.attention.edit import Site
-from floatlens.attention.probe import Layer
+from floatlens.attention.probe import Layer, Shape
+from floatlens.attention.run_tracker import PassPosition
 from floatlens.attention.select import Select
-from floatlens.attention.timeline import Moment
+from floatlens.attention.setting import Setting, read_span, span
 from floatlens.core.errors import FloatlensError
-from floatlens.edits.base import Intervention, Need, Rows, moment_of, rows_return
-from floatlens.edits.chance import chances, seeded
+from floatlens.edits.fast_path import replace_rows, uniform_rows
+from floatlens.edits.random_scores import check_seed, random_scores
+from floatlens.edits.row_edit import STRENGTH, RowEdit, Rows, position_of, rows_return
 from floatlens.edits.rules import largest
-from floatlens.edits.swift import level, replace_rows
+from floatlens.models.base import LanguageModel
+from floatlens.prompts.words import structural_tokens
 
 __all__ = ["FreezeLayers"]
 
 Marker = Callable[[list[int]], Sequence[bool]]
 
 
-class FreezeLayers(Intervention):
-    """`FreezeLayers(range(0, 4), structural=mark)`: rows of these layers become even over structural tokens.
+class FreezeLayers(RowEdit):
+    """`FreezeLayers(range(0, 4))`: rows of these layers become even over structural tokens.
 
-    `structural` is a function from the ids of one sequence, padding left out, to one bool per token. It is asked in
-    every step, since masks are filled and tokens added. A row that sees no structural token is left as it is.
+    `structural` is a function from the ids of one sequence, padding left out, to one bool per token; the default is
+    `floatlens.prompts.structural_tokens` of the model's tokenizer. It is called in every
+    step, since masks are filled and tokens added. A row that sees no structural token is left as it is.
     `matched_random` spreads over as many random tokens (no masks) instead, drawn once per run: the control. `strength`
     a mixes 1 − a of a row's own weights with a of the even ones.
 
-    Example: `with fl.edit(model, fl.FreezeLayers(range(4), structural=mark)): fl.decode(model, ids)`
+    Example: `with fl.edit(model, fl.edits.FreezeLayers(range(4))): fl.decode(model, ids)`
     """
 
-    needs: frozenset[Need] = frozenset({"structural tokens"})
+    title = "Layers frozen"
+    about = "layers attend evenly to structural tokens"
+    settings = (Setting("layers", read_span, "0-1", about="such as 0-3", argument=span), STRENGTH)
+    selects_layers = False
+    has_control = True
+    needs = frozenset({"structural tokens"})
     edits_weights = True
 
     def __init__(
         self,
         layers: Collection[int] | slice | int,
-        structural: Marker,
+        structural: Marker | None = None,
         *,
         matched_random: bool = False,
         seed: int = 0,
         strength: float = 1.0,
         select: Select | None = None,
     ) -> None:
-        if not callable(structural):
+        if structural is not None and not callable(structural):
             raise FloatlensError("FreezeLayers: structural is a function from a list of ids to a bool per token")
         given = select if select is not None else Select()
         if given.layers is not None:
@@ -63,7 +72,8 @@ class FreezeLayers(Intervention):
         chosen = Select(layers=layers, heads=given.heads, steps=given.steps)
         extra: dict[str, Any] = {"matched_random": True, "seed": seed} if matched_random else {}
         super().__init__(chosen, strength, **extra)
-        self.structural, self.matched_random, self.seed = structural, matched_random, seeded(self, seed)
+        self.structural, self.matched_random, self.seed = structural, matched_random, check_seed(self, seed)
+        self._marker: Marker | None = structural
         self._sets: dict[int, Tensor] = {}
 
     def control(self, seed: int = 0) -> FreezeLayers:
@@ -75,45 +85,54 @@ class FreezeLayers(Intervention):
         more: dict[str, Any] = {"strength": self.strength, "select": rest}
         return FreezeLayers(layers, self.structural, matched_random=True, seed=seed, **more)
 
+    def prepare(self, model: LanguageModel, shape: Shape) -> None:
+        super().prepare(model, shape)
+        if self.structural is None and model.tokenizer is None:
+            raise FloatlensError(f"FreezeLayers: {model.ref} has no tokenizer; give structural=…, a function of ids")
+        self._marker = self.structural
+        if self._marker is None and model.tokenizer is not None:
+            self._marker = structural_tokens(model.tokenizer)
+
     def forget(self) -> None:
         self._sets.clear()
 
     def begin_layer(self, layer: Layer) -> None:
         super().begin_layer(layer)
-        moment = moment_of(layer)
-        if moment.step in self._sets or not self.acts_in(moment.step):
+        position = position_of(layer)
+        if position.step in self._sets or not self.acts_in(position.step):
             return
         if not rows_return(layer):
-            self._sets.pop(moment.step - 1, None)
-        masked = np.zeros_like(moment.real)
+            self._sets.pop(position.step - 1, None)
+        masked = np.zeros_like(position.real)
         masked[:, layer.state.offset :] = layer.state.masked
-        marked = torch.from_numpy(self._mark(moment) & ~masked)
+        marked = torch.from_numpy(self._mark(position) & ~masked)
         if self.matched_random:
-            free = torch.from_numpy(moment.real & ~masked)
-            drawn = chances(moment, self.seed, 1)[:, 0]
+            free = torch.from_numpy(position.real & ~masked)
+            drawn = random_scores(position, self.seed, 1)[:, 0]
             marked = largest(drawn.masked_fill(~free, -torch.inf), marked.sum(-1))
-        self._sets[moment.step] = marked.to(layer.query.device)
+        self._sets[position.step] = marked.to(layer.query.device)
 
-    def _mark(self, moment: Moment) -> NDArray[np.bool_]:
+    def _mark(self, position: PassPosition) -> NDArray[np.bool_]:
         """(batch, key): the structural tokens."""
-        marked = np.zeros_like(moment.real)
-        for sample, there in enumerate(moment.real):
-            ids = moment.ids[sample, there].tolist()
+        marked = np.zeros_like(position.real)
+        for sample, there in enumerate(position.real):
+            ids = position.ids[sample, there].tolist()
             if ids and min(ids) < 0:
                 raise FloatlensError("FreezeLayers: the cache was filled before the edit began; begin with the prompt")
-            answer = np.asarray(self.structural(ids), dtype=bool)
+            assert self._marker is not None
+            answer = np.asarray(self._marker(ids), dtype=bool)
             if answer.shape != (len(ids),):
                 raise FloatlensError(f"FreezeLayers: structural gave {answer.shape} answers for {len(ids)} tokens")
             marked[sample, there] = answer
         return marked
 
-    def swift(self, layer: Layer) -> bool:
+    def has_fast_path(self, layer: Layer) -> bool:
         return self.strength == 1 and layer.mask.rule is None and layer.mask.explicit is None
 
-    def rework(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
+    def edit_block(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
         for rows in self.rows(site):
             over = rows.pick(self._sets[rows.step], block.keys) & rows.seen(block.keys)
-            block, moved = replace_rows(block, rows, *level(over.float()), classes)
+            block, moved = replace_rows(block, rows, *uniform_rows(over.float()), classes)
             self.count(rows, moved)
         return block
 

@@ -6,7 +6,7 @@ weights to the last bit. Anchors of a step are found before its rows are mixed, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -15,19 +15,21 @@ from torch import Tensor
 from floatlens.attention.blocks import Block
 from floatlens.attention.classes import QueryClasses
 from floatlens.attention.edit import Site
-from floatlens.attention.gather import choosable
 from floatlens.attention.probe import Layer
+from floatlens.attention.received import choosable
+from floatlens.attention.run_tracker import PassPosition
 from floatlens.attention.select import Select
-from floatlens.attention.timeline import Moment
+from floatlens.attention.setting import Setting, read_whole, read_word
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.edits.base import Intervention, Need, Rows, moment_of, rows_return
-from floatlens.edits.chance import chances, seeded
-from floatlens.edits.rules import AnchorRule, largest
-from floatlens.edits.swift import Few, move_few
+from floatlens.edits.fast_path import SparseColumns, move_columns
+from floatlens.edits.random_scores import check_seed, random_scores
+from floatlens.edits.row_edit import STRENGTH, RowEdit, Rows, position_of, rows_return
+from floatlens.edits.rules import ANCHOR_SETTINGS, AnchorRule, largest
 
 __all__ = ["PinAnchors", "SwapAnchors"]
 
 To = Literal["step0", "bos"]
+_FIVE = (replace(ANCHOR_SETTINGS[0], default=5), ANCHOR_SETTINGS[1])
 
 
 @dataclass(frozen=True)
@@ -40,17 +42,19 @@ class _Move:
     """The share of it that each key gets."""
     most: int | None
     """Sources and targets that a head can have, where that is known."""
-    few: dict[tuple[int, ...], Few] = field(default_factory=dict)
+    few: dict[tuple[int, ...], SparseColumns] = field(default_factory=dict)
     """The same by number, for the samples and heads of a block."""
 
-    def of(self, site: Site) -> Few:
+    def of(self, site: Site) -> SparseColumns:
         at = (site.batch.start, site.batch.stop, site.heads.start, site.heads.stop)
         if at not in self.few:
-            self.few[at] = Few.of(self.sources[site.batch, site.heads], self.shares[site.batch, site.heads], self.most)
+            self.few[at] = SparseColumns.of(
+                self.sources[site.batch, site.heads], self.shares[site.batch, site.heads], self.most
+            )
         return self.few[at]
 
 
-class PinAnchors(Intervention):
+class PinAnchors(RowEdit):
     """The weight of every current anchor, in each row, goes to the anchors of step 0, or to the first token ("bos").
 
     Anchors are the `k` keys of each head and layer that receive most (the mean over all real queries; the last row of
@@ -61,7 +65,15 @@ class PinAnchors(Intervention):
     Example: `fl.trace(model, prompt="…", edits=[fl.PinAnchors(to="bos")])`
     """
 
-    needs: frozenset[Need] = frozenset({"anchors", "step 0 anchors"})
+    title = "Anchors pinned"
+    about = "attention on anchors moves to the anchors of step 0, or to the first token"
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting("to", read_word, "step0", about="step0 or bos"),
+        *_FIVE,
+        STRENGTH,
+    )
+    has_control = True
+    needs = frozenset({"anchors", "step 0 anchors"})
     edits_weights = True
 
     def __init__(
@@ -77,7 +89,7 @@ class PinAnchors(Intervention):
         if to not in ("step0", "bos"):
             raise FloatlensError(f'{name}: "{to}" is no place to move to{did_you_mean(str(to), ("bos", "step0"))}')
         self.to: To = to
-        self.first_step = 1 if to == "step0" else 0
+        self.earliest_step = 1 if to == "step0" else 0
         self.rule = AnchorRule.read(name, k, rule)
         which = {"k": int(self.rule.value)} if rule is None else {"rule": str(self.rule)}
         super().__init__(select, strength, **{self._says: to}, **which)
@@ -87,7 +99,7 @@ class PinAnchors(Intervention):
     _says: ClassVar[str] = "to"
 
     def control(self, seed: int = 0) -> SwapAnchors:
-        k, rule = (int(self.rule.value), None) if "k" in self.settings else (None, str(self.rule))
+        k, rule = (int(self.rule.value), None) if "k" in self.given else (None, str(self.rule))
         return SwapAnchors(self.to, k=k, rule=rule, strength=self.strength, select=self.select, seed=seed)
 
     def forget(self) -> None:
@@ -95,45 +107,45 @@ class PinAnchors(Intervention):
         self._moves.clear()
 
     def wants_preview(self, layer: Layer) -> bool:
-        step = moment_of(layer).step
+        step = position_of(layer).step
         return self.acts_in(step) or (step == 0 and self.to == "step0")
 
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
         """Note from where to where this step moves."""
-        moment, there = moment_of(layer), choosable(layer)[batch]
+        position, there = position_of(layer), choosable(layer)[batch]
         anchors = self.rule.find(self, received, there)
         whole = (*layer.query.shape[:2], received.shape[-1])
-        if moment.step == 0 and self.to == "step0":
+        if position.step == 0 and self.to == "step0":
             self._home.setdefault(layer.index, received.new_zeros(whole))[batch, heads] = _shares(anchors, received)
-        if not self.acts_in(moment.step):
+        if not self.acts_in(position.step):
             return
         home = _first(layer, received, batch) if self.to == "bos" else self._home[layer.index][batch, heads]
         home = torch.nn.functional.pad(home, (0, received.shape[-1] - home.shape[-1]))
         if not rows_return(layer):
-            self._moves.pop((layer.index, moment.step - 1), None)
+            self._moves.pop((layer.index, position.step - 1), None)
         held = home > 0
         sources = anchors & ~held & held.any(-1, keepdim=True)
         shares = self.targets(layer, home, anchors, there, batch, heads)
         if received.shape == whole:
-            self._moves[layer.index, moment.step] = _Move(sources, shares, self.rule.most)
+            self._moves[layer.index, position.step] = _Move(sources, shares, self.rule.most)
             return
-        move = self._moves.get((layer.index, moment.step))
+        move = self._moves.get((layer.index, position.step))
         if move is None:
             move = _Move(sources.new_zeros(whole), received.new_zeros(whole), self.rule.most)
-            self._moves[layer.index, moment.step] = move
+            self._moves[layer.index, position.step] = move
         move.sources[batch, heads], move.shares[batch, heads] = sources, shares
 
     def targets(self, layer: Layer, home: Tensor, anchors: Tensor, there: Tensor, batch: slice, heads: slice) -> Tensor:
         """(batch, head, key): the share of what is moved that each key gets."""
         return home
 
-    def swift(self, layer: Layer) -> bool:
+    def has_fast_path(self, layer: Layer) -> bool:
         return len(self.heads_of(layer)) == layer.query.shape[1]
 
-    def rework(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
+    def edit_block(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
         for rows in self.rows(site):
             few = self._moves[site.layer.index, rows.step].of(site)
-            self.count(rows, move_few(block, rows, few, self.strength, classes))
+            self.count(rows, move_columns(block, rows, few, self.strength, classes))
         return block
 
     def change(self, rows: Rows, values: Tensor) -> None:
@@ -159,7 +171,7 @@ def _shares(keys: Tensor, received: Tensor) -> Tensor:
 
 def _first(layer: Layer, received: Tensor, batch: slice) -> Tensor:
     """All on each sample's first real token."""
-    first = torch.from_numpy(moment_of(layer).first[batch]).to(received.device)
+    first = torch.from_numpy(position_of(layer).first[batch]).to(received.device)
     return torch.zeros_like(received).scatter_(-1, first[:, None, None].expand(-1, received.shape[1], 1), 1.0)
 
 
@@ -170,6 +182,15 @@ class SwapAnchors(PinAnchors):
     for each head, layer and step among the keys that are anchors neither now nor in step 0.
     """
 
+    title = "Anchors swapped"
+    about = "attention on anchors moves to random keys: the control of pin_anchors, used by itself"
+    settings = (
+        Setting("like", read_word, "step0", about="step0 or bos"),
+        Setting("seed", read_whole, about="of the random keys"),
+        *_FIVE,
+        STRENGTH,
+    )
+    has_control = False
     _says: ClassVar[str] = "like"
 
     def __init__(
@@ -183,9 +204,9 @@ class SwapAnchors(PinAnchors):
         seed: int = 0,
     ) -> None:
         super().__init__(like, k=k, rule=rule, strength=strength, select=select)
-        self.seed = seeded(self, seed)
-        self.settings["seed"] = seed
-        self._drawn: tuple[Moment, int, Tensor] | None = None
+        self.seed = check_seed(self, seed)
+        self.given["seed"] = seed
+        self._drawn: tuple[PassPosition, int, Tensor] | None = None
 
     def forget(self) -> None:
         super().forget()
@@ -207,8 +228,8 @@ class SwapAnchors(PinAnchors):
 
     def _draw(self, layer: Layer) -> Tensor:
         """(batch, head, key): numbers of this layer and step; drawn once for all heads, which may come in pieces."""
-        moment = moment_of(layer)
-        if self._drawn is None or self._drawn[:2] != (moment, layer.index):
-            numbers = chances(moment, self.seed, layer.query.shape[1], layer.index, moment.step)
-            self._drawn = moment, layer.index, numbers
+        position = position_of(layer)
+        if self._drawn is None or self._drawn[:2] != (position, layer.index):
+            numbers = random_scores(position, self.seed, layer.query.shape[1], layer.index, position.step)
+            self._drawn = position, layer.index, numbers
         return self._drawn[2]

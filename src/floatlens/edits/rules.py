@@ -12,11 +12,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from floatlens.attention.setting import Setting, read_whole, read_word
 from floatlens.core.errors import FloatlensError, did_you_mean
 
-__all__ = ["AnchorRule", "indices", "largest"]
+__all__ = ["ANCHOR_SETTINGS", "AnchorRule", "indices", "largest"]
 
 _DEFAULTS = {"topk": 5.0, "top1": 1.0, "zscore": 3.0}
+ANCHOR_SETTINGS = (
+    Setting("k", read_whole, 1, instead="rule", about="the k keys of each head that receive most"),
+    Setting("rule", read_word, about="another anchor rule: top1, topk(5) or zscore(3)"),
+)
 _ROUNDING = 1e-6
 _WRITTEN = re.compile(r"(?P<name>[a-z0-9]+)\s*(?:\(\s*(?:(?:ε|eps|k)\s*=)?\s*(?P<value>\d+(?:\.\d+)?)\s*\))?")
 

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from floatlens.attention.edit import Edit, Extra, Site
+from floatlens.attention.edit import Edit, ExtraKey, Site
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.recorder import Recorder
 from floatlens.attention.select import Select
 from floatlens.attention.session import Session, installed
-from floatlens.attention.soften import Workspace
+from floatlens.attention.setting import Setting, read_number, read_whole
+from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
-from floatlens.edits.base import Intervention
+from floatlens.edits.row_edit import STRENGTH, RowEdit
 from floatlens.models.base import LanguageModel
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["SinkToken"]
 
 
-class SinkToken(Intervention):
+class SinkToken(RowEdit):
     """Every row may put attention on a token beside the sequence.
 
     By default, or with `token=ID`, it is a real token (BOS) that stands just before the first one and went through the
@@ -39,6 +40,13 @@ class SinkToken(Intervention):
     Example: `with fl.edit(model, fl.SinkToken(logit=2.0)) as editing: fl.decode(model, ids, gen_length=16)`
     """
 
+    title = "Sink token added"
+    about = "one extra token that every row can attend to, outside the sequence"
+    settings = (
+        Setting("token", read_whole, about="its id; default BOS"),
+        Setting("logit", read_number, about="an ideal sink: every query gives it this logit"),
+        STRENGTH,
+    )
     adds_key = True
 
     def __init__(
@@ -74,7 +82,7 @@ class SinkToken(Intervention):
             raise FloatlensError(f"SinkToken(token={token}): {model.ref} has ids up to {model.vocab_size - 1}")
         self._states = _alone(model, token)
 
-    def extra(self, site: Site) -> Extra | None:
+    def extra(self, site: Site) -> ExtraKey | None:
         pieces = list(self.rows(site))
         if not pieces:
             return None
@@ -85,12 +93,12 @@ class SinkToken(Intervention):
             inside = slice(rows.queries.start - site.queries.start, rows.queries.stop - site.queries.start)
             logits[:, heads, inside] = every[:, heads, inside]
 
-        def took(share: Tensor) -> None:
+        def on_share(share: Tensor) -> None:
             for rows in pieces:
                 inside = slice(rows.queries.start - site.queries.start, rows.queries.stop - site.queries.start)
                 self.count(rows, share[:, [h - site.heads.start for h in rows.heads], inside])
 
-        return Extra(logits, self._value(site), took)
+        return ExtraKey(logits, self._value(site), on_share)
 
     def _logits(self, site: Site) -> Tensor:
         """(batch, head, query): what every query of the block gives the token."""

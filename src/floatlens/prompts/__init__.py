@@ -18,6 +18,7 @@ from floatlens.prompts.types import (
     as_documents,
     region_names,
 )
+from floatlens.prompts.words import structural_tokens
 
 __all__ = [
     "Document",
@@ -38,6 +39,7 @@ __all__ = [
     "from_text",
     "load_template",
     "region_names",
+    "structural_tokens",
     "template_names",
     "token_pieces",
 ]

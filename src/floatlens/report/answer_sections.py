@@ -140,7 +140,7 @@ def _stress(run: Answered, style: Styles) -> Section:
 
 
 def _intervene(run: Answered, style: Styles) -> Section:
-    from floatlens.evaluation.edited import EDITS
+    from floatlens.edits import EDITS
     from floatlens.runs.intervening import measured
 
     effects = run.effects.assign(dose=run.effects["dose"].map(str))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from floatlens.analysis.curves import Curve
     from floatlens.claims import Claim
     from floatlens.data.stress import Point
-    from floatlens.evaluation.edited import EditSpec
+    from floatlens.edits.spec import EditSpec
 
 __all__ = ["Answered", "open_answered", "read_manifest", "told_apart"]
 

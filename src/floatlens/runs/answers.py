@@ -122,7 +122,7 @@ def by_command(answers: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, 
 
 def edited_answers(answers: pd.DataFrame) -> pd.DataFrame:
     """Of a study's answers those that edits are judged by: the edits, and `rag` as the plain condition beside them."""
-    from floatlens.evaluation.edited import EDITS
+    from floatlens.edits import EDITS
     from floatlens.runs.intervening import PLAIN
 
     edits = answers["condition"].str.partition(" ")[0].isin(list(EDITS))

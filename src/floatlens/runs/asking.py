@@ -15,13 +15,13 @@ from floatlens.core.config import AskConfig, ModelConfig
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.decoding.registry import Sampler, read_settings, sampler_for
 from floatlens.decoding.registry import samplers as all_samplers
-from floatlens.evaluation.answering import Answer, Asked, ask
+from floatlens.evaluation.answers import Answer, Asked, ask
 from floatlens.prompts import load_template
 from floatlens.runs.records import AnswerRecord
 
 if TYPE_CHECKING:
     from floatlens.data import Data, Example
-    from floatlens.evaluation.edited import EditSpec
+    from floatlens.edits.spec import EditSpec
     from floatlens.evaluation.first_mask import Appended
     from floatlens.models import LanguageModel
     from floatlens.models.facts import Facts

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data.stress import TESTS, StressSettings
-from floatlens.evaluation.edited import EDITS, EditSpec, parse_edit
+from floatlens.edits import EDITS
+from floatlens.edits.spec import EditSpec, parse_edit
 from floatlens.runs.asking import Condition, Conditions, Subject
 from floatlens.runs.intervening import heads_for
 from floatlens.runs.stressing import stress_conditions
@@ -39,7 +40,7 @@ class Chosen:
     @property
     def ablated(self) -> tuple[EditSpec, ...]:
         """Edits that wait for the traces."""
-        return tuple(spec for spec in self.edits if spec.waits)
+        return tuple(spec for spec in self.edits if spec.waits_for_traces)
 
     def need(self, *, corpus: bool) -> tuple[Need, ...]:
         """What every question must have."""
@@ -82,7 +83,7 @@ def conditions(chosen: Chosen, makers: Makers) -> Conditions:
     """All conditions but the ablations that wait for traces."""
     modes = {"closed": Condition("closed", _without_documents)}
     modes["rag"] = Condition("rag", makers.rag, traced=makers.measured if chosen.edits else 0)
-    edits = [spec for spec in chosen.edits if not spec.waits]
+    edits = [spec for spec in chosen.edits if not spec.waits_for_traces]
     plain = [modes[name] for name in chosen.modes] + [one for spec in edits for one in _edited(spec, spec, makers)]
     stressed = stress_conditions(chosen.tests, makers.stress, makers.say) if chosen.tests else None
 
@@ -108,10 +109,10 @@ def ablations(chosen: Chosen, makers: Makers, scores: Mapping[str, xr.DataArray]
 def _edited(spec: EditSpec, fixed: EditSpec, makers: Makers) -> list[Condition]:
     """An edit and its control, under the names that the study gave them."""
     one = Condition(spec.label, makers.rag, edit=fixed, traced=makers.measured)
-    if not EDITS[spec.name].controlled:
+    if not EDITS[spec.name].has_control:
         return [one]
-    control = fixed.controlled(makers.controls)
-    return [one, replace(one, name=spec.controlled(makers.controls).label, edit=control)]
+    control = fixed.with_control(makers.controls)
+    return [one, replace(one, name=spec.with_control(makers.controls).label, edit=control)]
 
 
 def _without_documents(example: Example) -> Example:

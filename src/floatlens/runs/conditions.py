@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.core.validation import Problem
 from floatlens.data.stress import TESTS, Point, Pool, StressSettings, apply, points, unfit
-from floatlens.evaluation.edited import EDITS, EditSpec, parse_edit
+from floatlens.edits import EDITS
+from floatlens.edits.spec import EditSpec, parse_edit
 from floatlens.evaluation.first_mask import Appended
 from floatlens.records.condition import CLOSED, RAG, Condition, Edited, Stressed
 
@@ -47,7 +47,7 @@ class PlannedCondition:
     @property
     def waits(self) -> bool:
         """Whether it can only be asked once traces tell which heads retrieve."""
-        return self.edit is not None and self.edit.waits
+        return self.edit is not None and self.edit.waits_for_traces
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ def _edited(spec: EditSpec, makers: Makers) -> list[PlannedCondition]:
     """An edit and its control."""
     own = Edited(name=spec.name, settings=spec.settings)
     one = PlannedCondition(own, makers.rag, edit=spec, measured=makers.measured)
-    if not EDITS[spec.name].controlled:
+    if not spec.has_control:
         return [one]
     drawn = own.model_copy(update={"control": "random", "seed": makers.controls})
-    return [one, replace(one, condition=drawn, edit=spec.controlled(makers.controls))]
+    return [one, replace(one, condition=drawn, edit=spec.with_control(makers.controls))]
 
 
 # -- stress tests -------------------------------------------------------------------------------------------------

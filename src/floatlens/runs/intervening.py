@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from floatlens.analysis import Result
     from floatlens.data import Data
-    from floatlens.evaluation.edited import EditSpec
+    from floatlens.edits.spec import EditSpec
 
 __all__ = ["PLAIN", "copy_scores", "edit_conditions", "effects", "heads_for", "measured", "moved"]
 
@@ -38,14 +38,14 @@ def edit_conditions(
     specs: Sequence[EditSpec], *, seed: int, traced: int, heads: Mapping[str, xr.DataArray] | None = None
 ) -> Conditions:
     """Plain, every edit, and every control there is; `heads` are copy scores (layer, head) by model, for ablations."""
-    from floatlens.evaluation.edited import EDITS
+    from floatlens.edits import EDITS
 
     def conditions(data: Data, subject: Subject) -> Sequence[Condition]:
         chosen: list[EditSpec | None] = [None]
         for spec in specs:
             spec.check(subject.facts, "--edit")
             fixed = heads_for(spec, subject.ref, heads or {})
-            chosen += [fixed, fixed.controlled(seed)] if EDITS[spec.name].controlled else [fixed]
+            chosen += [fixed, fixed.with_control(seed)] if EDITS[spec.name].has_control else [fixed]
         names = [PLAIN, *(name for spec in specs for name in _names(spec))]
         return [
             Condition(name, lambda example: example, edit=spec, traced=traced)
@@ -57,15 +57,15 @@ def edit_conditions(
 
 def _names(spec: EditSpec) -> list[str]:
     """Names of the conditions of an edit, the same for every model."""
-    from floatlens.evaluation.edited import EDITS
+    from floatlens.edits import EDITS
 
-    controls = [spec.controlled(0).label] if EDITS[spec.name].controlled else []
+    controls = [spec.with_control(0).label] if EDITS[spec.name].has_control else []
     return [spec.label, *controls]
 
 
 def heads_for(spec: EditSpec, model: str, scores: Mapping[str, xr.DataArray]) -> EditSpec:
     """The edit with `top=N` replaced by the N heads of highest score; any other edit as it is."""
-    if not spec.waits:
+    if not spec.waits_for_traces:
         return spec
     given = dict(spec.settings)
     top = given.pop("top")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from floatlens.analysis.tables import Table
-    from floatlens.evaluation.edited import EditSpec
+    from floatlens.edits.spec import EditSpec
 
 __all__ = ["effects_table", "publish_interventions", "specs_of"]
 
@@ -27,7 +27,7 @@ _CAPTIONS = {
 
 def specs_of(answers: pd.DataFrame) -> list[EditSpec]:
     """The edits of a run, from the names of its conditions: kind by kind, and each by rising dose."""
-    from floatlens.evaluation.edited import EDITS, parse_edit
+    from floatlens.edits import EDITS, parse_edit
 
     found: list[EditSpec] = []
     for name in dict.fromkeys(answers["condition"]):

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, TypeVar
 
-from floatlens.evaluation.answering import Asked
+from floatlens.evaluation.answers import Asked
 from floatlens.records.record import What, item_of
 from floatlens.runs.conditions import PlannedCondition
 from floatlens.traces.store import SUFFIX

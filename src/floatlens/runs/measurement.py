@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatlens.analysis import absorption, drift
-from floatlens.attention.memory import Room, in_blocks_that_fit
+from floatlens.attention.memory_budget import MemoryBudget, retry_with_smaller_blocks
 from floatlens.traces.tracing import trace
 
 if TYPE_CHECKING:
-    from floatlens.attention.soften import Workspace
+    from floatlens.attention.softmax import Workspace
     from floatlens.core.config import AskConfig
-    from floatlens.edits import Change, Intervention
-    from floatlens.evaluation.answering import Asked
+    from floatlens.edits import Change, Edit
+    from floatlens.evaluation.answers import Asked
     from floatlens.models import LanguageModel
     from floatlens.traces import Trace
 
@@ -34,7 +34,7 @@ class Measured:
     said: tuple[str, ...] = ()
 
 
-def measure(model: LanguageModel, asked: Asked, config: AskConfig, room: Room | None = None) -> Measured:
+def measure(model: LanguageModel, asked: Asked, config: AskConfig, budget: MemoryBudget | None = None) -> Measured:
     """Means over layers of: overlap of anchors from step to step, positions the strongest key moves per step, percent
     of attention on the first position and on the strongest key, each also above what it would get under uniform
     attention; and attention moved per row that was changed."""
@@ -42,10 +42,10 @@ def measure(model: LanguageModel, asked: Asked, config: AskConfig, room: Room | 
     otherwise = f"out of memory on {model.device}; set traces.edited (--traces) to 0, or show fewer documents"
 
     def attempt(workspace: Workspace) -> tuple[Trace, list[Change]]:
-        made = None if asked.edit is None else asked.edit.build(model)  # anew: its report is of one trace
+        made = None if asked.edit is None else asked.edit.build()  # anew: its report is of one trace
         return _trace(model, asked, config, made, workspace), [] if made is None else made.report()
 
-    found, changes = in_blocks_that_fit(room or Room(), attempt, said, otherwise)
+    found, changes = retry_with_smaller_blocks(budget or MemoryBudget(), attempt, said, otherwise)
     values = _means(found)
     rows = sum(change.rows for change in changes)
     if rows:
@@ -54,9 +54,7 @@ def measure(model: LanguageModel, asked: Asked, config: AskConfig, room: Room | 
     return Measured(values, None if asked.edit is None else each, tuple(said))
 
 
-def _trace(
-    model: LanguageModel, asked: Asked, config: AskConfig, edit: Intervention | None, workspace: Workspace
-) -> Trace:
+def _trace(model: LanguageModel, asked: Asked, config: AskConfig, edit: Edit | None, workspace: Workspace) -> Trace:
     how: dict[str, Any] = {"sampler": config.decoding.sampler, **config.decoding.settings}
     return trace(
         model,

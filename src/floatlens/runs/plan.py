@@ -227,9 +227,9 @@ def _check_edits(
         for model in models:
             with source.at("conditions"):
                 spec.check(model.facts, "edit")
-                if spec.waits and source.study.heads_from:
+                if spec.waits_for_traces and source.study.heads_from:
                     heads_for(spec, model.ref, scores)
-    waiting = next((spec for spec in edits if spec.waits), None)
+    waiting = next((spec for spec in edits if spec.waits_for_traces), None)
     if waiting is not None and not source.study.heads_from:
         with source.at("conditions"):
             _check_traces_for(waiting.label, any(part.traced for part in data), source.study)

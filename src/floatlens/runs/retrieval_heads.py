@@ -14,7 +14,7 @@ from floatlens.core.errors import FloatlensError
 from floatlens.edits import AblateHeads
 
 if TYPE_CHECKING:
-    from floatlens.evaluation.edited import EditSpec
+    from floatlens.edits.spec import EditSpec
 
 __all__ = ["head_scores", "heads_for"]
 
@@ -32,7 +32,7 @@ def head_scores(files: Sequence[Path]) -> dict[str, xr.DataArray]:
 
 def heads_for(spec: EditSpec, model: str, scores: Mapping[str, xr.DataArray]) -> EditSpec:
     """The edit with `top=N` replaced by the N heads with the highest scores; any other edit as it is."""
-    if not spec.waits:
+    if not spec.waits_for_traces:
         return spec
     given = dict(spec.settings)
     top = given.pop("top")

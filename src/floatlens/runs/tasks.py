@@ -14,17 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floatlens.attention.memory import Room, in_blocks_that_fit
+from floatlens.attention.memory_budget import MemoryBudget, retry_with_smaller_blocks
 from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError, FloatlensWarning
-from floatlens.evaluation.answering import Answer, Asked, ask
+from floatlens.evaluation.answers import Answer, Asked, ask
 from floatlens.records.record import Record
 from floatlens.runs.models import PlannedModel
 from floatlens.traces.store import SUFFIX
 from floatlens.traces.tracing import trace
 
 if TYPE_CHECKING:
-    from floatlens.attention.soften import Workspace
+    from floatlens.attention.softmax import Workspace
     from floatlens.data import Example
     from floatlens.data.examples import Target
     from floatlens.models import LanguageModel
@@ -61,9 +61,9 @@ class AnswerTask:
 
     def perform(self, holder: Holder) -> list[Record]:
         model = holder.get(self.model.config)
-        answers = ask(model, [one.asked for one in self.questions], self.model.ask, holder.room)
+        answers = ask(model, [one.asked for one in self.questions], self.model.ask, holder.budget)
         pairs = zip(self.questions, answers, strict=True)
-        return [self._measured(model, holder.room, one, self._record(one, answer)) for one, answer in pairs]
+        return [self._measured(model, holder.budget, one, self._record(one, answer)) for one, answer in pairs]
 
     def halves(self) -> list[AnswerTask]:
         """Two tasks instead of one; nothing for a single question."""
@@ -74,14 +74,14 @@ class AnswerTask:
     def failed(self, error: str) -> list[Record]:
         return [self._record(one, Answer("failed", error=error)) for one in self.questions]
 
-    def _measured(self, model: LanguageModel, room: Room, question: Question, record: Record) -> Record:
+    def _measured(self, model: LanguageModel, budget: MemoryBudget, question: Question, record: Record) -> Record:
         """The record with what a trace of the same question shows; the answer is kept where that fails."""
         if not question.measured or record.status == "failed":
             return record
         from floatlens.runs.measurement import measure
 
         try:
-            found = measure(model, question.asked, self.model.ask, room)
+            found = measure(model, question.asked, self.model.ask, budget)
         except FloatlensError as error:
             return record.model_copy(update={"warnings": (*record.warnings, f"not measured: {error}")})
         more = {"measured": found.values, "moved": found.moved, "warnings": (*record.warnings, *found.said)}
@@ -158,7 +158,7 @@ class TraceTask:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", FloatlensWarning)
             try:
-                found = self._trace(model, holder.room, said)
+                found = self._trace(model, holder.budget, said)
             except FloatlensError as error:
                 return self.failed(str(error))
         said += [str(one.message) for one in caught if issubclass(one.category, FloatlensWarning)]
@@ -183,11 +183,11 @@ class TraceTask:
         }
         return Record.model_validate(values | more)
 
-    def _trace(self, model: LanguageModel, room: Room, said: list[str]) -> Trace:
+    def _trace(self, model: LanguageModel, budget: MemoryBudget, said: list[str]) -> Trace:
         """The trace, in blocks that fit into memory; `said` gets a line each time that they are halved."""
         advice = "try heads: mean, fewer layers or probes, or fewer documents"
         attempt = partial(self._attempt, model)
-        return in_blocks_that_fit(room, attempt, said, f"out of memory on {model.device}; {advice}")
+        return retry_with_smaller_blocks(budget, attempt, said, f"out of memory on {model.device}; {advice}")
 
     def _attempt(self, model: LanguageModel, workspace: Workspace) -> Trace:
         ask, capture = self.model.ask, self.model.capture

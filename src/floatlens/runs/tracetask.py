@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floatlens.attention.memory import Room, in_blocks_that_fit
+from floatlens.attention.memory_budget import MemoryBudget, retry_with_smaller_blocks
 from floatlens.attention.select import Select
 from floatlens.core.config import CaptureConfig
 from floatlens.core.errors import FloatlensError, FloatlensWarning
@@ -27,7 +27,7 @@ from floatlens.traces.store import SUFFIX
 from floatlens.traces.tracing import trace
 
 if TYPE_CHECKING:
-    from floatlens.attention.soften import Workspace
+    from floatlens.attention.softmax import Workspace
     from floatlens.data import Example
     from floatlens.data.examples import Target
     from floatlens.models import LanguageModel
@@ -119,11 +119,11 @@ class TraceTask:
             }
         )
 
-    def _trace(self, model: LanguageModel, room: Room, said: list[str]) -> Trace:
+    def _trace(self, model: LanguageModel, room: MemoryBudget, said: list[str]) -> Trace:
         """The trace, in blocks that fit; `said` gets a line each time that they had to become smaller."""
         advice = "try traces.heads: mean, fewer layers or probes, fewer documents"
         attempt = partial(self._attempt, model)
-        return in_blocks_that_fit(room, attempt, said, f"out of memory on {model.device}; {advice}")
+        return retry_with_smaller_blocks(room, attempt, said, f"out of memory on {model.device}; {advice}")
 
     def _attempt(self, model: LanguageModel, workspace: Workspace) -> Trace:
         config, example, forced = self.subject.config, self.item.example, self.forced

@@ -52,12 +52,12 @@ R = TypeVar("R")
 
 
 class Holder:
-    """Holds one model, the last that was asked for, and what was learnt about the room that it leaves."""
+    """Holds one model, the last that was asked for, and what was learnt about the memory that it leaves."""
 
     def __init__(self) -> None:
-        from floatlens.attention.memory import Room
+        from floatlens.attention.memory_budget import MemoryBudget
 
-        self.room = Room()
+        self.budget = MemoryBudget()
         self._of: ModelConfig | None = None
         self._model: LanguageModel | None = None
 
@@ -66,9 +66,9 @@ class Holder:
         from floatlens.models import load
 
         if self._of != model or self._model is None:
-            from floatlens.attention.memory import Room
+            from floatlens.attention.memory_budget import MemoryBudget
 
-            self._model, self.room = None, Room()  # let go of the last one before the next comes
+            self._model, self.budget = None, MemoryBudget()  # let go of the last one before the next comes
             options: dict[str, Any] = model.model_dump(exclude={"ref"})
             self._model, self._of = load(model.ref, **options), model
         return self._model

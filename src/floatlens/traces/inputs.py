@@ -15,7 +15,7 @@ import numpy as np
 
 from floatlens import prompts
 from floatlens.core.errors import FloatlensError, FloatlensWarning
-from floatlens.decoding import prompt_room
+from floatlens.decoding import prompt_budget
 from floatlens.decoding.canvas import read_prompts
 from floatlens.decoding.registry import sampler_for
 from floatlens.decoding.target import settings_of_hole
@@ -65,7 +65,7 @@ def read_inputs(model: LanguageModel, given: Given, settings: dict[str, Any]) ->
         instead = "target_ids" if given.question is None and not isinstance(given.prompt, str) else "prompt_ids"
         raise FloatlensError(f"{model.ref} has no tokenizer, so text cannot be used; give {instead}")
     if given.target is None and given.target_ids is None:
-        return Inputs(_prompt(model, given, lambda: prompt_room(model, **settings)), settings)
+        return Inputs(_prompt(model, given, lambda: prompt_budget(model, **settings)), settings)
     if given.target_ids is not None:
         target = read_prompts(given.target_ids, model.vocab_size, "target")
         if len(target) != 1:

@@ -24,10 +24,9 @@ from floatlens.attention.probe import Layout, Probe
 from floatlens.attention.recorder import Recorder
 from floatlens.attention.select import Select
 from floatlens.attention.session import capture
-from floatlens.attention.soften import Workspace
+from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.decoding import Canvas, Step, decode_steps, plan
-from floatlens.edits import Intervention
 from floatlens.probes.snapshot import Snapshot
 from floatlens.traces import SCHEMA, SCHEMA_VERSION, Trace
 from floatlens.traces.inputs import Given, read_inputs
@@ -100,7 +99,7 @@ def trace(
             recorder.commit(step)
             steps.append(step)
     made = _dataset(model, inputs.prompt, canvas, steps, recorder, heads)
-    made = made.assign_attrs(edits=[_edit_name(edit) for edit in recorder.edits])
+    made = made.assign_attrs(edits=[repr(edit) for edit in recorder.edits])
     return Trace(made if data is None else made.assign_attrs(data_set=data))
 
 
@@ -109,11 +108,6 @@ def _check(heads: Any, data: Any) -> None:
         raise FloatlensError(f'heads="{heads}"; give "all" or "mean"')
     if data is not None and (not isinstance(data, str) or not data):
         raise FloatlensError(f'data={data!r}; give the name of a data set, such as "nq"')
-
-
-def _edit_name(edit: object) -> str:
-    """An intervention with its settings, any other edit by its class."""
-    return repr(edit) if isinstance(edit, Intervention) else type(edit).__name__
 
 
 # -- the layout ---------------------------------------------------------------------------------------------------

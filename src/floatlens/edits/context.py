@@ -10,22 +10,21 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from floatlens.attention.changes import Change
 from floatlens.attention.edit import Edit
 from floatlens.attention.probe import Shape
 from floatlens.attention.recorder import Recorder
 from floatlens.attention.select import Select
 from floatlens.attention.session import MANY_STEPS, Session, ambient_edits, installed
-from floatlens.attention.soften import Workspace
+from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
-from floatlens.edits.base import Intervention
-from floatlens.edits.ledger import Change
 from floatlens.models.base import LanguageModel
 
-__all__ = ["Editing", "edit"]
+__all__ = ["EditContext", "edit"]
 
 
 @dataclass(frozen=True)
-class Editing:
+class EditContext:
     """An `edit` context under way."""
 
     edits: tuple[Edit, ...]
@@ -38,11 +37,11 @@ class Editing:
 
     def report(self) -> list[Change]:
         """The reports of all edits, one after another."""
-        return [change for edit in self.edits if isinstance(edit, Intervention) for change in edit.report()]
+        return [change for edit in self.edits for change in edit.report()]
 
 
 @contextmanager
-def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None) -> Iterator[Editing]:
+def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None) -> Iterator[EditContext]:
     """Change the model's attention by `edits` (in this order; see `Edit`) for everything that runs inside.
 
     Steps count anew in each run. A run is recognised by its passes: tokens that stood still stand (diffusion), or the
@@ -60,12 +59,12 @@ def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None)
         item.prepare(model, shape)
     active = [item for item in edits if item.active]
     if not active:
-        yield Editing(edits, None)
+        yield EditContext(edits, None)
         return
     recorder = Recorder(model, [], None, Select(), MANY_STEPS)
     session = Session(model, [], [*outer, *active], recorder, workspace or Workspace(), ambient=True)
     with installed(model, session):
-        yield Editing(edits, session)
+        yield EditContext(edits, session)
 
 
 def _check_steps(item: Edit) -> None:

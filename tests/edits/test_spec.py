@@ -1,22 +1,13 @@
-"""Edits by name: how they are written, what they build, and how far the first distribution moves."""
+"""Edits by name: how they are written, what they build, and what is refused."""
 
 from __future__ import annotations
 
-import math
-
 import pytest
-import torch
 
 import floatlens as fl
-from floatlens.core.config import AskConfig, DecodingConfig
 from floatlens.core.errors import FloatlensError
-from floatlens.evaluation.answering import Asked, ask
-from floatlens.evaluation.edited import EDITS, EditSpec, divergence, parse_edit, tapped
+from floatlens.edits import EDITS, parse_edit
 from floatlens.models.facts import look
-from floatlens.subjects.scale import questions
-
-CONFIG = AskConfig(decoding=DecodingConfig(settings={"gen_length": 4}))
-EXAMPLES = questions("rag", 3, documents=3)
 
 
 @pytest.mark.parametrize(
@@ -47,18 +38,18 @@ def test_an_edit_is_written_by_name_and_doses(text: str, labels: list[str]) -> N
     ("text", "message"),
     [
         ("drop_anchor", 'no edit "drop_anchor"; did you mean "drop_anchors"'),
-        ("drop_anchors:q=1", 'drop_anchors has no setting "q"'),
+        ("drop_anchors:q=1", 'drop_anchors has no setting "q"; its settings: of, k, rule, strength, steps, on'),
         ("drop_anchors:k=1:k=5", "k is given twice; write k=A,B for several doses"),
         ("drop_anchors:k", "k has no value; write k="),
-        ("drop_anchors:k=[1", "k: '[1' is not a whole number"),
-        ("drop_anchors:k=", "k: '' is not a whole number"),
+        ("drop_anchors:k=[1", 'k wants a whole number, got "[1"'),
+        ("drop_anchors:k=", 'k wants a whole number, got ""'),
         ("drop_anchors:k=0", "k=0: DropAnchors(k=0): k is a number of keys; give a whole number from 1"),
         ("drop_anchors:strength=2", "give a number from 0 to 1"),
         ("drop_anchors:k=1:rule=top1", "give one of them"),
         ("ablate_heads:mode=zeros", 'did you mean "zero"'),
         ("ablate_heads:heads=1.0:top=2", "give heads=[(layer, head), …], or"),
-        ("ablate_heads:heads=5", "heads: '5' is not layer.head, several with +"),
-        ("freeze_layers:layers=3-1", "layers: '3-1' is not a number or a range, such as 0-3"),
+        ("ablate_heads:heads=5", "heads wants layer.head, several with +, such as 5.3+7.0, got"),
+        ("freeze_layers:layers=3-1", 'layers wants a number or a range, such as 0-3, got "3-1"'),
     ],
 )
 def test_mistakes_are_named(text: str, message: str) -> None:
@@ -67,63 +58,18 @@ def test_mistakes_are_named(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_divergence_is_kullback_and_leiblers() -> None:
-    p, q = torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0.25, 0.125, 0.625])  # other way round it is another number
-    wanted = 0.5 * math.log(2) + 0.25 * math.log(2) + 0.25 * math.log(0.4)
-    assert divergence(p.log(), q.log() + 3) == pytest.approx(wanted)
-    assert divergence(p.log(), p.log()) == 0.0
-    banned = torch.tensor([0.0, -torch.inf, 1.0])
-    assert divergence(banned, banned) == 0.0
-    assert divergence(None, q) is None
-
-
-@pytest.mark.parametrize("ref", ["scale:llada", "scale:qwen"])
-def test_nothing_changes_where_nothing_is_edited(ref: str) -> None:
-    model = fl.load(ref)
-    plain = ask(model, [Asked(e) for e in EXAMPLES], CONFIG)
-    nothing = EditSpec("drop_anchors", (("k", 3), ("strength", 0)))
-    still = ask(model, [Asked(e, None, nothing) for e in EXAMPLES], CONFIG)
-    assert [a.prediction for a in still] == [a.prediction for a in plain]
-    assert [a.kl for a in still] == [0.0] * 3
-    assert [a.kl for a in plain] == [None] * 3
-    mixed = [Asked(EXAMPLES[0]), Asked(EXAMPLES[0], None, parse_edit("freeze_layers:layers=0-3")[0])]
-    one, other = ask(model, mixed, CONFIG)
-    assert one.prediction == plain[0].prediction
-    assert other.kl is not None
-    assert other.kl > 0.1
-
-
-def test_the_first_distribution_is_that_of_a_plain_pass() -> None:
-    model = fl.load("scale:qwen")
-    assert model.tokenizer is not None
-    ids = [model.tokenizer("who is it ?").input_ids, model.tokenizer("where does he live now ?").input_ids]
-    with tapped(model, 0) as tap:
-        fl.decode(model, ids, gen_length=2)
-    for prompt, seen in zip(ids, tap.first, strict=True):
-        assert seen is not None
-        torch.testing.assert_close(seen, model.forward(torch.tensor([prompt]))[0, -1], atol=1e-4, rtol=1e-4)
-    assert "forward" not in vars(model)
-    with tapped(model, 1) as tap:
-        written = fl.decode(model, ids, gen_length=2).answers()
-    for prompt, answer, seen in zip(ids, written, tap.first, strict=True):
-        assert seen is not None
-        after = model.forward(torch.tensor([[*prompt, answer[0]]]))[0, -1]
-        torch.testing.assert_close(seen, after, atol=1e-4, rtol=1e-4)
-
-
 def test_a_control_is_of_the_same_size_elsewhere() -> None:
-    model = fl.load("scale:qwen")
-    spec = parse_edit("drop_anchors:k=3")[0].controlled(1)
+    spec = parse_edit("drop_anchors:k=3")[0].with_control(1)
     assert spec.label == "drop_anchors k=3 (random)"
-    assert isinstance(spec.build(model), fl.DropRandom)
+    assert isinstance(spec.build(), fl.DropRandom)
     with pytest.raises(FloatlensError, match="has no random control"):
-        parse_edit("sink_token:logit=1")[0].controlled(0).build(model)
+        parse_edit("sink_token:logit=1")[0].with_control(0).build()
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("drop_anchors:on=6-8", "8 is outside 0..7"),
+        ("drop_anchors:on=6-8", "drop_anchors on=6-8 k=1: layer 8 is outside 0..7"),
         ("freeze_layers:layers=0-99", "outside 0..7"),
         ("ablate_heads:heads=8.0", "there is no head (8, 0)"),
         ("ablate_heads:top=40", "AblateHeads: 40 heads and as many for the random control are more than the 64"),
@@ -143,14 +89,18 @@ def test_every_edit_can_be_written_and_fits() -> None:
     for name in EDITS:
         (spec,) = parse_edit(name)
         spec.check(look("scale:qwen"), "here")
-        assert spec.waits == (name == "ablate_heads")
-    assert not parse_edit("ablate_heads:heads=1.2")[0].waits
-    assert [parse_edit(text)[0].reaches for text in ("drop_anchors", "sink_token", "sink_token:steps=3-4")] == [1, 0, 3]
+        assert spec.waits_for_traces == (name == "ablate_heads")
+    assert not parse_edit("ablate_heads:heads=1.2")[0].waits_for_traces
+    assert [parse_edit(text)[0].earliest_step for text in ("drop_anchors", "sink_token", "sink_token:steps=3-4")] == [
+        1,
+        0,
+        3,
+    ]
 
 
 def test_layers_and_steps_limit_an_edit() -> None:
     model = fl.load("scale:qwen")
-    made = parse_edit("drop_anchors:on=2-3:steps=2-9")[0].build(model)
+    made = parse_edit("drop_anchors:on=2-3:steps=2-9")[0].build()
     ids = model.tokenizer("who is it ?").input_ids  # type: ignore[misc]
     with fl.edit(model, made):
         fl.decode(model, ids, gen_length=4)

@@ -11,7 +11,7 @@ import torch
 import floatlens as fl
 from floatlens.attention.edit import Site
 from floatlens.attention.session import capture
-from floatlens.attention.soften import Workspace
+from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 
 PROMPT = [5, 9, 12, 33, 21, 8, 30]
@@ -80,7 +80,7 @@ def test_runs_are_told_apart(tiny_model: Any) -> None:
         select = fl.Select(layers=0, heads=0)
 
         def begin_layer(self, layer: Any) -> None:
-            assert layer.state.step == layer.state.moment.step
+            assert layer.state.step == layer.state.position.step
             steps.append(layer.state.step)
 
     for name, runs in (

@@ -15,10 +15,10 @@ from floatlens.attention.classes import QueryClasses
 from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer
 
-__all__ = ["Gather", "choosable", "last_rows"]
+__all__ = ["ReceivedAttention", "choosable", "last_rows"]
 
 
-class Gather:
+class ReceivedAttention:
     """Collects block by block; `received` (batch, head, key) is complete after the last one."""
 
     def __init__(self, layer: Layer) -> None:
@@ -61,10 +61,10 @@ def choosable(layer: Layer) -> Tensor:
 
     None in a sample that has ended: its newest row is padding.
     """
-    moment = layer.state.moment
-    assert moment is not None
-    alive = np.asarray(layer.state.real[:, moment.born == moment.step].any(1))
-    present = torch.from_numpy(moment.real & alive[:, None]).to(layer.query.device)
+    position = layer.state.position
+    assert position is not None
+    alive = np.asarray(layer.state.real[:, position.first_step == position.step].any(1))
+    present = torch.from_numpy(position.real & alive[:, None]).to(layer.query.device)
     if not layer.state.causal or (layer.mask.rule is None and layer.mask.explicit is None):
         return present
     seen = []

@@ -20,10 +20,10 @@ from floatlens.attention.classes import QueryClasses
 from floatlens.attention.mask import HIDDEN
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["LOG2E", "Workspace", "class_columns", "soften"]
+__all__ = ["LOG2E", "Workspace", "class_columns", "softmax_block"]
 
 LOG2E = math.log2(math.e)
-Softened = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor]
+BlockSoftmax = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor]
 
 
 class Workspace:
@@ -84,10 +84,10 @@ def _fused_kernel(kernel: str) -> Callable[..., None] | None:
     from floatlens.attention import fused
 
     torch.set_num_threads(threads)  # numba's OpenMP pool may share torch's runtime and set it back to all cores
-    return fused.soften_rows
+    return fused.softmax_rows
 
 
-def soften(
+def softmax_block(
     logits: Tensor,
     classes: QueryClasses | None,
     batch: slice,
@@ -95,7 +95,7 @@ def soften(
     with_entropy: bool,
     workspace: Workspace,
     finite: bool = True,
-) -> Softened:
+) -> BlockSoftmax:
     """(exp, 1 / row sums, row entropy in nats, column sums per class, largest logit of each row) of a block's logits.
 
     Entropy and column sums are None where nobody asks for them; the logits (batch, head, query, key) are used up. Each
@@ -139,7 +139,7 @@ def _fused(
     batch: slice,
     queries: slice,
     with_entropy: bool,
-) -> Softened:
+) -> BlockSoftmax:
     samples, heads, rows, keys = logits.shape
     threads = torch.get_num_threads()
     parts = min(rows, max(1, -(-threads // (samples * heads))))

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from floatlens.attention.blocks import Block
 from floatlens.attention.classes import QueryClasses
-from floatlens.edits.base import Rows
+from floatlens.edits.row_edit import Rows
 from floatlens.edits.rules import indices
 
-__all__ = ["Few", "level", "move_few", "replace_rows", "scale_heads"]
+__all__ = ["SparseColumns", "move_columns", "replace_rows", "scale_heads", "uniform_rows"]
 
 
 @dataclass(frozen=True)
-class Few:
+class SparseColumns:
     """Columns that lose weight, then columns that gain it, by number; both (batch, head, n), with n of their own."""
 
     at: Tensor
@@ -32,14 +32,14 @@ class Few:
     """Of what is moved, 0 where a head has fewer targets than n."""
 
     @classmethod
-    def of(cls, sources: Tensor, shares: Tensor, most: int | None = None) -> Few:
+    def of(cls, sources: Tensor, shares: Tensor, most: int | None = None) -> SparseColumns:
         """From (batch, head, key): which keys lose their weight (bool), which share of it each key gets."""
         source, losing = indices(sources, most)
         target, _ = indices(shares > 0, most)
         return cls(torch.cat([source, target], dim=-1), losing, shares.gather(-1, target))
 
 
-def move_few(block: Block, rows: Rows, few: Few, strength: float, classes: QueryClasses | None) -> Tensor:
+def move_columns(block: Block, rows: Rows, few: SparseColumns, strength: float, classes: QueryClasses | None) -> Tensor:
     """Move weight between a few columns of some rows, in place; what each row moved, (batch, head, query).
 
     In a row that does not see all targets those that it sees share, and where it sees none nothing is moved.
@@ -140,7 +140,7 @@ def replace_rows(
     return block, torch.stack(moved, dim=1)
 
 
-def level(over: Tensor) -> tuple[Tensor, Tensor]:
+def uniform_rows(over: Tensor) -> tuple[Tensor, Tensor]:
     """Rows (…, key) even over the keys that are marked, and their entropy (…); all 0 where none is."""
     number = over.sum(-1, keepdim=True).clamp(min=1)
     return over / number, number.squeeze(-1).log()

@@ -10,23 +10,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from floatlens.attention.timeline import Moment
+from floatlens.attention.run_tracker import PassPosition
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["chances", "seeded"]
+__all__ = ["check_seed", "random_scores"]
 
 
-def seeded(who: object, seed: int) -> int:
+def check_seed(who: object, seed: int) -> int:
     """The seed of a control, if it is one."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise FloatlensError(f"{type(who).__name__}(seed={seed!r}): give a whole number from 0")
     return seed
 
 
-def chances(moment: Moment, seed: int, heads: int, *key: int) -> Tensor:
+def random_scores(position: PassPosition, seed: int, heads: int, *key: int) -> Tensor:
     """(batch, head, key) numbers in [0, 1), -1 on padding."""
-    drawn = np.full((len(moment.real), heads, moment.real.shape[1]), -1.0)
-    for sample, (there, mark) in enumerate(zip(moment.real, moment.run.marks, strict=True)):
+    drawn = np.full((len(position.real), heads, position.real.shape[1]), -1.0)
+    for sample, (there, mark) in enumerate(zip(position.real, position.run.marks, strict=True)):
         random = np.random.default_rng([seed, mark, *key])
         drawn[sample][:, there] = random.random((int(there.sum()), heads)).T  # by token first: more tokens change none
     return torch.from_numpy(drawn)

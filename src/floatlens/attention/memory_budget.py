@@ -13,14 +13,14 @@ from typing import TypeVar
 
 import torch
 
-from floatlens.attention.soften import Workspace
+from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["LEAST_BLOCK", "Room", "give_back", "in_blocks_that_fit", "out_of_memory"]
+__all__ = ["MIN_BLOCK_BYTES", "MemoryBudget", "out_of_memory", "release_memory", "retry_with_smaller_blocks"]
 
 T = TypeVar("T")
 
-LEAST_BLOCK = 256 << 10
+MIN_BLOCK_BYTES = 256 << 10
 """Bytes of the smallest block of attention; with less, what a pass needs besides is all that counts."""
 
 
@@ -28,7 +28,7 @@ _WORDS = ("can't allocate memory", "out of memory", "cublas_status_alloc_failed"
 
 
 @dataclass
-class Room:
+class MemoryBudget:
     """What is known to fit. `questions` None means that nothing was found to be too much yet."""
 
     questions: int | None = None
@@ -45,13 +45,15 @@ class Room:
 
     def smaller_blocks(self) -> str | None:
         """Half the block from now on, and what to say about it; None where that is not worth trying any more."""
-        if self.block_bytes <= LEAST_BLOCK:
+        if self.block_bytes <= MIN_BLOCK_BYTES:
             return None
         tried, self.block_bytes = self.block_bytes, self.block_bytes // 2
         return f"out of memory with blocks of {tried >> 10} KiB; from now on {self.block_bytes >> 10} KiB"
 
 
-def in_blocks_that_fit(room: Room, attempt: Callable[[Workspace], T], said: list[str], otherwise: str) -> T:
+def retry_with_smaller_blocks(
+    room: MemoryBudget, attempt: Callable[[Workspace], T], said: list[str], otherwise: str
+) -> T:
     """What `attempt` gives, with blocks halved each time that it runs out of memory; `said` gets a line for each time.
 
     Where blocks cannot become smaller, `otherwise` is the error.
@@ -63,7 +65,7 @@ def in_blocks_that_fit(room: Room, attempt: Callable[[Workspace], T], said: list
             if not out_of_memory(error):
                 raise
         # here what was raised, and with it everything that the attempt held, is gone
-        give_back()
+        release_memory()
         smaller = room.smaller_blocks()
         if smaller is None:
             raise FloatlensError(otherwise)
@@ -77,7 +79,7 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _WORDS)
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Return what a failed attempt held, to the device too."""
     gc.collect()
     if torch.cuda.is_available():

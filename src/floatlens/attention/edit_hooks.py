@@ -12,7 +12,7 @@ from torch import Tensor
 
 from floatlens.attention.blocks import Block
 from floatlens.attention.classes import QueryClasses
-from floatlens.attention.edit import Edit, Extra, Site
+from floatlens.attention.edit import Edit, ExtraKey, Site
 from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer
 from floatlens.models.base import LanguageModel
@@ -24,18 +24,18 @@ def applies(edit: Edit, layer: Layer, model: LanguageModel, max_steps: int) -> b
     return layer.index in edit.select.layer_ids(model.num_layers) and edit.takes_part(layer, max_steps)
 
 
-def changes(edits: Sequence[Edit], layer: Layer, model: LanguageModel, trial: bool = False) -> dict[str, Any]:
+def changes(edits: Sequence[Edit], layer: Layer, model: LanguageModel, lookahead: bool = False) -> dict[str, Any]:
     """What `attend` is to be told of the edits that act on this layer; nothing where none does."""
     acting = [edit for edit in edits if edit.acts(layer)]
     if not acting:
         return {}
     adding = [edit for edit in acting if edit.adds_key]
 
-    def extras(batch: slice, heads: slice, queries: slice) -> list[Extra]:
-        found = [edit.extra(Site(layer, batch, heads, queries, trial)) for edit in adding]
+    def extras(batch: slice, heads: slice, queries: slice) -> list[ExtraKey]:
+        found = [edit.extra(Site(layer, batch, heads, queries, lookahead)) for edit in adding]
         return [extra for extra in found if extra is not None]
 
-    reading = [] if trial else [edit for edit in acting if edit.reads_totals]
+    reading = [] if lookahead else [edit for edit in acting if edit.reads_totals]
 
     def totals(batch: slice, heads: slice, queries: slice, values: Tensor) -> None:
         for edit in reading:
@@ -43,22 +43,22 @@ def changes(edits: Sequence[Edit], layer: Layer, model: LanguageModel, trial: bo
 
     weighing = [edit for edit in acting if edit.edits_weights]
 
-    def rework(block: Block, classes: QueryClasses | None) -> Block:
+    def edit_block(block: Block, classes: QueryClasses | None) -> Block:
         for edit in weighing:
-            block = edit.rework(Site(layer, block.batch, block.heads, block.queries, trial), block, classes)
+            block = edit.edit_block(Site(layer, block.batch, block.heads, block.queries, lookahead), block, classes)
         return block
 
-    swift = bool(weighing) and not adding and all(edit.swift(layer) for edit in weighing)
+    has_fast_path = bool(weighing) and not adding and all(edit.has_fast_path(layer) for edit in weighing)
     return {
         "totals": totals if reading else None,
-        "edit_logits": _chain(acting, layer, model, "logits", trial),
-        "edit_weights": None if swift else _chain(acting, layer, model, "weights", trial),
-        "edit_blocks": rework if swift else None,
+        "edit_logits": _chain(acting, layer, model, "logits", lookahead),
+        "edit_weights": None if has_fast_path else _chain(acting, layer, model, "weights", lookahead),
+        "edit_blocks": edit_block if has_fast_path else None,
         "extras": extras if adding else None,
     }
 
 
-def _chain(edits: list[Edit], layer: Layer, model: LanguageModel, what: str, trial: bool) -> Any:
+def _chain(edits: list[Edit], layer: Layer, model: LanguageModel, what: str, lookahead: bool) -> Any:
     """One function that applies the edits of this layer in order, each to the heads it selects; None without any."""
     active = [edit for edit in edits if getattr(edit, f"edits_{what}")]
     if not active:
@@ -68,7 +68,7 @@ def _chain(edits: list[Edit], layer: Layer, model: LanguageModel, what: str, tri
         changed = False
         for edit in active:
             shown = values.clone() if edit.needs_copy else values
-            new = getattr(edit, what)(Site(layer, batch, heads, queries, trial), shown)
+            new = getattr(edit, what)(Site(layer, batch, heads, queries, lookahead), shown)
             if new is None:
                 continue
             changed = True

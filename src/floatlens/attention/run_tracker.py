@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from floatlens.models.base import LanguageModel, Pass
 
-__all__ = ["Moment", "Run", "Timeline"]
+__all__ = ["PassPosition", "Run", "RunTracker"]
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -29,12 +29,12 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class PassPosition:
     """One pass of a run. `ids` and `real` are (batch, key); ids of keys that were cached before the run are -1."""
 
     run: Run
     step: int
-    born: Ints
+    first_step: Ints
     """(query,): the step that first computed each row. A row is edited as in that step, whenever it is computed."""
     ids: Ints
     real: Bools
@@ -46,19 +46,19 @@ class Moment:
         return np.asarray(self.real.argmax(1))
 
 
-class Timeline:
+class RunTracker:
     """Follows the passes of one model."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._causal = model.kind == "arm"
         self._mask_id = model.mask_id
-        self._last: Moment | None = None
+        self._last: PassPosition | None = None
 
     def restart(self) -> None:
         """Whatever comes next begins a run."""
         self._last = None
 
-    def follow(self, info: Pass) -> Moment:
+    def follow(self, info: Pass) -> PassPosition:
         """The place of the pass that is about to run.
 
         An autoregressive pass goes on with a run if its cache holds that run's keys, or, without a cache, if it repeats
@@ -78,7 +78,7 @@ class Timeline:
         self._last = self._next(before if goes_on else None, ids, real, info.offset)
         return self._last
 
-    def _goes_on(self, before: Moment, ids: Ints, real: Bools, offset: int) -> bool:
+    def _goes_on(self, before: PassPosition, ids: Ints, real: Bools, offset: int) -> bool:
         held = before.ids.shape[1]
         if offset:
             return bool(offset == held)
@@ -91,13 +91,13 @@ class Timeline:
             return False
         return np.array_equal(ids[:, :held], before.ids) and np.array_equal(real[:, :held], before.real)
 
-    def _next(self, before: Moment | None, ids: Ints, real: Bools, offset: int) -> Moment:
+    def _next(self, before: PassPosition | None, ids: Ints, real: Bools, offset: int) -> PassPosition:
         queries = ids.shape[1] - offset
         if before is None:
             run = Run(tuple(zlib.crc32(row[there].tobytes()) for row, there in zip(ids, real, strict=True)))
-            return Moment(run, 0, np.zeros(queries, dtype=np.int64), ids, real, bool(offset))
+            return PassPosition(run, 0, np.zeros(queries, dtype=np.int64), ids, real, bool(offset))
         step = before.step + 1
-        born = np.full(queries, step, dtype=np.int64)
+        first_step = np.full(queries, step, dtype=np.int64)
         if self._causal and not offset:  # without a cache the rows of earlier steps are computed again
-            born[: len(before.born)] = before.born
-        return Moment(before.run, step, born, ids, real, bool(offset))
+            first_step[: len(before.first_step)] = before.first_step
+        return PassPosition(before.run, step, first_step, ids, real, bool(offset))

@@ -8,37 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from floatlens.attention.changes import Change, ChangeTotals
 from floatlens.attention.edit import Edit, Site
 from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer, Shape
+from floatlens.attention.run_tracker import PassPosition, Run
 from floatlens.attention.select import Select
-from floatlens.attention.timeline import Moment, Run
+from floatlens.attention.setting import Setting, read_number
 from floatlens.core.errors import FloatlensError
-from floatlens.edits.ledger import Change, Ledger
 from floatlens.models.base import LanguageModel
 
-if TYPE_CHECKING:
-    from floatlens.models.facts import Facts
+__all__ = ["STRENGTH", "RowEdit", "Rows", "position_of", "rows_return"]
 
-__all__ = ["Intervention", "Need", "Rows", "moment_of", "rows_return"]
-
-Need = Literal["anchors", "step 0 anchors", "retrieval scores", "structural tokens"]
+STRENGTH = Setting("strength", read_number, about="how much is moved, 0 to 1")
 
 
-def moment_of(layer: Layer) -> Moment:
-    moment = layer.state.moment
-    assert moment is not None, "the session follows the run while edits are at work"
-    return moment
+def position_of(layer: Layer) -> PassPosition:
+    position = layer.state.position
+    assert position is not None, "the session follows the run while edits are at work"
+    return position
 
 
 def rows_return(layer: Layer) -> bool:
     """Whether rows of earlier steps are computed again, so that what was noted for them is still needed."""
-    return layer.state.causal and not moment_of(layer).cached
+    return layer.state.causal and not position_of(layer).cached
 
 
 @dataclass(frozen=True)
@@ -112,29 +110,27 @@ class Rows:
         return self.windowed or (mask.causal and mask.q_length > 1)
 
 
-class Intervention(Edit):
+class RowEdit(Edit):
     """Base of the edits here. `select` limits layers, heads and steps, `strength` 0 … 1 how much is moved (0: nothing).
 
-    Subclasses implement `change`. `first_step` is the first step that an edit can act in; `needs` says what it reads.
+    Subclasses implement `change`. `earliest_step` is the first step that it can act in; `needs` says what it reads.
     Retrieval scores are not to be had from the run that is edited: an edit that needs them waits for traces.
     """
 
-    needs: frozenset[Need] = frozenset()
-    first_step: int = 0
     needs_copy = False
 
-    def __init__(self, select: Select | None, strength: float, **settings: Any) -> None:
+    def __init__(self, select: Select | None, strength: float, **given: Any) -> None:
         if not isinstance(strength, int | float) or not 0 <= strength <= 1:
             raise FloatlensError(f"{type(self).__name__}(strength={strength!r}): give a number from 0 to 1")
         self.select = select if select is not None else Select()
         self.strength = float(strength)
-        self.settings = settings
-        self._ledger = Ledger()
+        self.given = given
+        self._totals = ChangeTotals()
         self._run: Run | None = None
         self._steps = 0
 
     def __repr__(self) -> str:
-        given = dict(self.settings)
+        given = dict(self.given)
         if self.strength != 1:
             given["strength"] = self.strength
         given |= {f"select.{k}" if k in given else k: v for k, v in vars(self.select).items() if v is not None}
@@ -144,22 +140,13 @@ class Intervention(Edit):
     def active(self) -> bool:
         return self.strength > 0
 
-    def control(self, seed: int = 0) -> Intervention | None:
-        """The matched random control of this edit, at the same strength and place; None where there is none."""
-        return None
-
-    def check(self, facts: Facts) -> None:
-        """Refuse layers, heads and tokens that a model does not have, before its weights are read."""
-        self.select.layer_ids(facts.layers)
-        self.select.head_ids(facts.heads)
-
     def report(self) -> list[Change]:
         """What the edit did since it was made, by step (of its run) and layer. `pandas.DataFrame(edit.report())`."""
-        return self._ledger.changes(repr(self))
+        return self._totals.changes(repr(self))
 
     def reset(self) -> None:
         """Forget the report."""
-        self._ledger.clear()
+        self._totals.clear()
 
     # -- what the session asks ------------------------------------------------------------------------------------
 
@@ -171,7 +158,7 @@ class Intervention(Edit):
         return True  # every step is watched; which rows are changed is settled row by row
 
     def begin_layer(self, layer: Layer) -> None:
-        run = moment_of(layer).run
+        run = position_of(layer).run
         if run is not self._run:
             self._run = run
             self.forget()
@@ -180,11 +167,11 @@ class Intervention(Edit):
         """A new run begins: nothing of an earlier one may be left."""
 
     def acts(self, layer: Layer) -> bool:
-        return any(self.acts_in(int(step)) for step in set(moment_of(layer).born.tolist()))
+        return any(self.acts_in(int(step)) for step in set(position_of(layer).first_step.tolist()))
 
     def acts_in(self, step: int) -> bool:
         """Whether rows that are first computed in this step are changed."""
-        return step >= self.first_step and self.select.has_step(step, self._steps)
+        return step >= self.earliest_step and self.select.has_step(step, self._steps)
 
     def heads_of(self, layer: Layer) -> tuple[int, ...]:
         return self.select.head_ids(layer.query.shape[1])
@@ -204,10 +191,10 @@ class Intervention(Edit):
     def rows(self, site: Site) -> Iterator[Rows]:
         """The rows of a block that are to be changed, step by step."""
         heads = self.heads_in(site)
-        born = moment_of(site.layer).born[site.queries]
-        for step in sorted(set(born.tolist())) if heads else ():
+        first_step = position_of(site.layer).first_step[site.queries]
+        for step in sorted(set(first_step.tolist())) if heads else ():
             if self.acts_in(step):
-                at = (born == step).nonzero()[0] + site.queries.start  # steps follow each other: one piece each
+                at = (first_step == step).nonzero()[0] + site.queries.start  # steps follow each other: one piece each
                 yield Rows(site, step, slice(int(at[0]), int(at[-1]) + 1), heads)
 
     def _apply(self, site: Site, values: Tensor) -> Tensor | None:
@@ -228,8 +215,8 @@ class Intervention(Edit):
 
     def count(self, rows: Rows, moved: Tensor) -> None:
         """Report what was moved (batch, head, query), once per row and never while another edit looks ahead."""
-        if rows.site.trial or rows.step != moment_of(rows.site.layer).step:
+        if rows.site.lookahead or rows.step != position_of(rows.site.layer).step:
             return
         if not rows.site.layer.state.real[rows.site.batch, rows.queries].all():
             moved = moved * rows.real(moved.device)
-        self._ledger.add(rows.step, rows.site.layer.index, moved)
+        self._totals.add(rows.step, rows.site.layer.index, moved)

@@ -14,7 +14,7 @@ from floatlens import AblateHeads, DropAnchors, Edit, FreezeLayers, Matrix, PinA
 from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer
 from floatlens.attention.session import capture
-from floatlens.attention.soften import Workspace
+from floatlens.attention.softmax import Workspace
 from floatlens.decoding import decode_steps
 from floatlens.edits.rules import indices, largest
 
@@ -104,7 +104,7 @@ def test_statistics_are_those_of_the_weights(kind: str, tiny_model: Any, blocks:
 
 
 def test_a_pin_looks_at_each_layer_once(tiny_model: Any, blocks: Any) -> None:
-    """No trial in a diffusion pass, or in one with a cache; of a prompt only the last rows are tried."""
+    """No lookahead in a diffusion pass, or in one with a cache; of a prompt only the last rows are tried."""
 
     class Looks(Edit):
         edits_logits = True
@@ -113,13 +113,13 @@ def test_a_pin_looks_at_each_layer_once(tiny_model: Any, blocks: Any) -> None:
             self.seen: list[tuple[int, int, bool, slice]] = []
 
         def logits(self, site: Site, logits: Tensor) -> Tensor | None:
-            self.seen.append((site.step, site.layer.index, site.trial, site.queries))
+            self.seen.append((site.step, site.layer.index, site.lookahead, site.queries))
             return None
 
     for name in ("llada", "llama"):
         looks = Looks()
         run(tiny_model(name), [looks, PinAnchors("bos")], blocks(64, 64, "torch"))
-        tried = [(step, queries) for step, _, trial, queries in looks.seen if trial]
+        tried = [(step, queries) for step, _, lookahead, queries in looks.seen if lookahead]
         assert tried == ([] if name == "llada" else [(0, slice(9, 10))] * 3)
 
 
@@ -157,7 +157,7 @@ def test_layers_tell_which_way(tiny_model: Any) -> None:
                 "zero": AblateHeads(HEADS, strength=0.5),
                 "mixed": AblateHeads(HEADS, mode="uniform", strength=0.5),
             }.items():
-                answers[name] = edit.swift(layer)
+                answers[name] = edit.has_fast_path(layer)
 
     with capture(tiny_model("llada"), [], edits=[Ask()]):
         tiny_model("llada").forward(torch.tensor([[5, 9, 12]]))

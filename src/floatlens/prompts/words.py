@@ -12,9 +12,15 @@ A piece of a word takes the class of the whole word; a contraction (don't, it's)
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
-__all__ = ["CLASSES", "LEXICAL", "STRUCTURAL", "classify"]
+from floatlens.prompts.encode import token_pieces
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["CLASSES", "LEXICAL", "STRUCTURAL", "classify", "structural_tokens"]
 
 CLASSES = ("special", "punctuation", "function", "content", "number", "mask")
 STRUCTURAL = ("special", "punctuation", "function")
@@ -62,6 +68,19 @@ def classify(pieces: Sequence[str], ids: Sequence[int], special: Collection[int]
     close()
     _mark_lists(pieces, classes, spaced)
     return classes
+
+
+def structural_tokens(tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[int]], list[bool]]:
+    """A function from token ids to one bool per token: True for special tokens, punctuation and function words.
+
+    Example: `structural_tokens(model.tokenizer)(model.tokenizer("The capital of").input_ids)`
+    """
+    special = frozenset(tokenizer.all_special_ids)
+
+    def mark(ids: Sequence[int]) -> list[bool]:
+        return [kind in STRUCTURAL for kind in classify(token_pieces(tokenizer, ids), ids, special)]
+
+    return mark
 
 
 def _continues(piece: str, before: str, spaced: bool) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Change", "Ledger"]
+__all__ = ["Change", "ChangeTotals"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Change:
         return self.mass / self.rows if self.rows else 0.0
 
 
-class Ledger:
+class ChangeTotals:
     """Sums of one edit."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from floatlens.analysis.words import CLASSES, LEXICAL, STRUCTURAL, classify
+from floatlens.prompts.words import CLASSES, LEXICAL, STRUCTURAL, classify
 
 SHORT = {"s": "special", "p": "punctuation", "f": "function", "c": "content", "n": "number"}
 

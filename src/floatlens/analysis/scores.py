@@ -1,0 +1,161 @@
+"""Scores and gains from the answers frame, and Table 1 of the paper: models closed book and with retrieval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from floatlens.analysis.intervals import Estimate, estimate, mean_of_means
+from floatlens.analysis.tables import Table
+from floatlens.data.sets import paper_table
+from floatlens.records.condition import CLOSED, RAG, Condition
+
+__all__ = ["METRICS", "gains", "scores", "table_one"]
+
+METRICS = ("accuracy", "f1", "exact_match")
+_SHOWN = {"accuracy": "Acc", "f1": "F1"}
+_GAIN = ["model", "data", "metric", "before", "after", "gain", "low", "high", "n"]
+
+
+def scores(answers: pd.DataFrame) -> pd.DataFrame:
+    """Mean of each metric for each model, data set and condition, with its interval over questions (as shares).
+
+    Example: `scores(answers).query("metric == 'accuracy'")`
+    """
+    rows = []
+    for (model, data, condition), group in answers.groupby(["model", "data", "condition"], sort=False):
+        who = {"model": model, "data": data, "condition": str(condition), "kind": group["kind"].iloc[0]}
+        for metric in METRICS:
+            found = estimate(group[metric].dropna().to_numpy(dtype=np.float64))
+            rows.append({**who, "metric": metric, **_numbers(found)})
+    return pd.DataFrame(rows, columns=["model", "data", "condition", "kind", "metric", "mean", "low", "high", "n"])
+
+
+def gains(answers: pd.DataFrame, before: Condition = CLOSED, after: Condition = RAG) -> pd.DataFrame:
+    """What each metric gains from one condition to the other, on the questions answered in both, with paired intervals.
+
+    One row for each model, data set and metric. Data "average" is the mean over data sets, each counting alike; the
+    metric "average" is the mean of accuracy and F1 (the Avg. of Table 1).
+    """
+    rows = []
+    for model, own in answers.groupby("model", sort=False):
+        pairs = {
+            str(data): pair
+            for data, group in own.groupby("data", sort=False)
+            if len(pair := _pairs(group, before, after))
+        }
+        for metric in (*METRICS, "average"):
+            values = {data: _of(pair, metric) for data, pair in pairs.items()}
+            for data, (old, new) in values.items():
+                rows.append(_gain(str(model), data, metric, old.mean(), new.mean(), estimate(new - old)))
+            if values:
+                old, new = (np.mean([value[i].mean() for value in values.values()]) for i in (0, 1))
+                found = mean_of_means([new - old for old, new in values.values()])
+                rows.append(_gain(str(model), "average", metric, float(old), float(new), found))
+    return pd.DataFrame(rows, columns=_GAIN)
+
+
+def _pairs(group: pd.DataFrame, before: Condition, after: Condition) -> pd.DataFrame:
+    """Questions with scores in both conditions, side by side: columns (metric, "old" or "new")."""
+    side = {before: "old", after: "new"}
+    kept = group[group["condition"].isin(list(side))].dropna(subset=list(METRICS))
+    wide = kept.assign(side=kept["condition"].map(side)).pivot(index="id", columns="side", values=list(METRICS))
+    wanted = [(metric, name) for metric in METRICS for name in side.values()]
+    return wide.dropna() if all(column in wide.columns for column in wanted) else wide.iloc[:0]
+
+
+def _of(pair: pd.DataFrame, metric: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    names = tuple(_SHOWN) if metric == "average" else (metric,)
+    old, new = (
+        np.mean([pair[name, side].to_numpy(dtype=np.float64) for name in names], axis=0) for side in ("old", "new")
+    )
+    return old, new
+
+
+def _numbers(found: Estimate) -> dict[str, float]:
+    return {"mean": float(found.mean), "low": float(found.low), "high": float(found.high), "n": int(found.n)}
+
+
+def _gain(model: str, data: str, metric: str, old: float, new: float, found: Estimate) -> dict[str, object]:
+    values = _numbers(found)
+    gain = values.pop("mean")
+    return {"model": model, "data": data, "metric": metric, "before": old, "after": new, "gain": gain, **values}
+
+
+# -- Table 1 ------------------------------------------------------------------------------------------------------
+
+
+def table_one(
+    answers: pd.DataFrame,
+    columns: Sequence[tuple[str, str]],
+    *,
+    paper: bool = False,
+    labels: Mapping[str, str] | None = None,
+) -> Table:
+    """Rows model and model with RAG; columns Acc and F1 of each data set, their average and the gain, in percent.
+
+    `columns` are data sets by name with their titles, in order. `labels` are short names of models. `paper` adds the
+    published rows below, where they are known exactly.
+
+    Example: `print(table_one(answers, [("nq", "NQ")]).to_markdown())`
+    """
+    found, gained = scores(answers), gains(answers)
+    names = [data for data, _ in columns]
+    rows = []
+    for model in dict.fromkeys(answers["model"]):
+        label = (labels or {}).get(model, model)
+        for kind, name in (("closed", label), ("rag", f"{label} w/ RAG")):
+            own = found[(found["model"] == model) & (found["kind"] == kind)].set_index(["data", "metric"])["mean"]
+            cells = [_percent(own.get((data, metric), np.nan)) for data in names for metric in _SHOWN]
+            if any(cells):
+                rows.append((name, *cells, *_last(gained, model, kind, own[own.index.isin(names, level="data")])))
+    if paper:
+        rows += _published(names)
+    covered = [title for data, title in columns if data in set(gained["data"])]
+    average = "Avg." if gained.empty or len(covered) == len(columns) else f"Avg. ({', '.join(covered)})"
+    groups = (("", 1), *((title, len(_SHOWN)) for _, title in columns), (average, 1), ("Gain", 1))
+    heads = ("model", *(name for _ in columns for name in _SHOWN.values()), "", "")
+    return Table(groups, heads, tuple(rows), _caption(gained, paper))
+
+
+def _percent(share: float) -> str:
+    return "" if np.isnan(share) else f"{100 * share:.1f}"
+
+
+def _last(gained: pd.DataFrame, model: str, kind: str, own: pd.Series[float]) -> tuple[str, str]:
+    """Average and gain; where one of the two conditions is missing, the average of what the row shows."""
+    row = gained[(gained["model"] == model) & (gained["data"] == "average") & (gained["metric"] == "average")]
+    if row.empty:
+        return _percent(own[own.index.isin(list(_SHOWN), level="metric")].mean()), ""
+    values = row.iloc[0]
+    if kind == "closed":
+        return _percent(values["before"]), ""
+    gain = f"{100 * values['gain']:+.1f} [{100 * values['low']:.1f}, {100 * values['high']:.1f}]"
+    return _percent(values["after"]), gain
+
+
+def _published(data: Sequence[str]) -> list[tuple[str, ...]]:
+    table = paper_table()
+    specs = {spec.name: spec for spec in table.sets}
+    rows = []
+    for model, average in table.average.items():
+        for i, name in enumerate((f"{model} ({table.paper})", f"{model} w/ RAG ({table.paper})")):
+            pairs = [specs[one].values.get(m, {}).get(model) if one in specs else None for one in data for m in _SHOWN]
+            cells = ["" if pair is None else f"{pair[i]:.2f}" for pair in pairs]
+            total, gain = (average.rag, f"{average.gain:+.2f}") if i else (average.closed, "")
+            rows.append((name, *cells, f"{total:.2f}", gain))
+    return rows
+
+
+def _caption(gained: pd.DataFrame, paper: bool) -> str:
+    text = (
+        "In percent. Acc: the normalised answer contains a normalised accepted answer; F1: over bags of words; Avg.: "
+        "the mean of Acc and F1 over data sets, on the questions answered in both conditions; gain: from closed book "
+        "to RAG, in percentage points, with a paired 95 % bootstrap interval over questions."
+    )
+    if not gained.empty:
+        text += f" {int(gained.loc[gained['data'] == 'average', 'n'].max())} questions."
+    return text + (" The paper's rows are of 7-8B models on its own data." if paper else "")

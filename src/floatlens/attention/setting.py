@@ -1,0 +1,73 @@
+"""Settings of an edit as they are written (`k=5`, `layers=0-3`): how each is read, its default, what replaces it.
+
+Imports no torch, so that a command line can parse edits before any heavy library is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from floatlens.core.errors import FloatlensError
+
+__all__ = ["Setting", "read_heads", "read_number", "read_span", "read_whole", "read_word", "span"]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting. `read` turns text into a value that JSON can hold; `argument` turns that into the constructor's.
+
+    `default` applies where neither this setting nor the one named by `instead` is given; None: left to the class.
+
+    Example: `Setting("k", read_whole, 5, instead="rule", about="keys per head")`
+    """
+
+    name: str
+    read: Callable[[str], Any]
+    default: Any = None
+    instead: str | None = None
+    about: str = ""
+    argument: Callable[[Any], Any] = _same
+
+
+def read_whole(text: str) -> int:
+    return int(_matched(text, r"-?\d+", "a whole number"))
+
+
+def read_number(text: str) -> float:
+    return float(_matched(text, r"-?(\d+\.?\d*|\.\d+)(e-?\d+)?", "a number"))
+
+
+def read_word(text: str) -> str:
+    return _matched(text, r"\S+", "a word")
+
+
+def read_span(text: str) -> str:
+    """A number or an inclusive range, kept as written; `span` makes a range of it."""
+    wanted = "a number or a range, such as 0-3"
+    if not span(_matched(text, r"\d+(-\d+)?", wanted)):
+        raise FloatlensError(f'wants {wanted}, got "{text}"')
+    return text
+
+
+def read_heads(text: str) -> tuple[tuple[int, int], ...]:
+    pairs = _matched(text, r"\d+\.\d+(\+\d+\.\d+)*", "layer.head, several with +, such as 5.3+7.0").split("+")
+    return tuple((int(layer), int(head)) for layer, head in (pair.split(".") for pair in pairs))
+
+
+def span(written: str) -> range:
+    """`2` or `0-3` as a range; both ends are included."""
+    first, _, last = written.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _matched(text: str, pattern: str, wanted: str) -> str:
+    if re.fullmatch(pattern, text, re.ASCII) is None:
+        raise FloatlensError(f'wants {wanted}, got "{text}"')
+    return text

@@ -1,0 +1,145 @@
+"""Edits by name, as they are written on a command line or in a study and sent to a worker.
+
+`drop_anchors:k=1,5,10` is three edits, one per dose. `on=0-3` limits an edit to layers, `steps=1-2` to steps. A spec is
+plain data; importing this module loads no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal
+
+from floatlens.attention.setting import Setting, read_span, span
+from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.edits import EDITS
+
+if TYPE_CHECKING:
+    from floatlens.attention.edit import Edit
+    from floatlens.models.facts import Facts
+
+__all__ = ["EditSpec", "parse_edit", "settings_of", "shown"]
+
+_LAYERS = Setting("on", read_span, about="only these layers, such as 0-3")
+_STEPS = Setting("steps", read_span, about="only these steps, such as 1-2")
+
+
+@dataclass(frozen=True)
+class EditSpec:
+    """An edit by name and settings; with `control="random"`, its matched random control drawn with `seed`.
+
+    Example: `EditSpec("drop_anchors", (("k", 5),)).build()`
+    """
+
+    name: str
+    settings: tuple[tuple[str, Any], ...] = ()
+    control: Literal["random"] | None = None
+    seed: int | None = None
+
+    @property
+    def label(self) -> str:
+        """`drop_anchors k=5`, and for a control `drop_anchors k=5 (random)`; for people, never read back."""
+        words = [self.name, *(f"{key}={shown(value)}" for key, value in self.settings)]
+        return " ".join(words) + (" (random)" if self.control else "")
+
+    @property
+    def dose(self) -> float | str:
+        """The x value of a dose-response curve: the first setting that is a number, else all settings as text."""
+        numbers = (v for _, v in self.settings if isinstance(v, int | float) and not isinstance(v, bool))
+        return next(numbers, " ".join(shown(value) for _, value in self.settings))
+
+    @property
+    def has_control(self) -> bool:
+        """Whether the edit has a matched random control."""
+        return EDITS[self.name].has_control
+
+    @property
+    def waits_for_traces(self) -> bool:
+        """Whether it needs what only traces can tell: which heads retrieve."""
+        return "retrieval scores" in self.build().needs
+
+    @property
+    def earliest_step(self) -> int:
+        """The first step in which it can change anything."""
+        steps = dict(self.settings).get("steps")
+        return max(self.build().earliest_step, 0 if steps is None else span(steps).start)
+
+    def with_control(self, seed: int) -> EditSpec:
+        """The random control of this edit."""
+        return replace(self, control="random", seed=seed)
+
+    def build(self) -> Edit:
+        """The edit itself. One that needs retrieval scores can be built and checked without them, but not run."""
+        made = EDITS[self.name].from_settings(dict(self.settings))
+        if self.control is None:
+            return made
+        control = made.control(self.seed or 0)
+        if control is None:
+            raise FloatlensError(f"{self.label}: this edit has no random control")
+        return control
+
+    def check(self, facts: Facts, where: str) -> None:
+        """Refuse layers, heads and tokens that the model does not have, before its weights are read.
+
+        The control of the edit is checked too: it may need more heads.
+        """
+        both = self.has_control and self.control is None
+        try:
+            for spec in (self, self.with_control(0)) if both else (self,):
+                spec.build().check(facts)
+        except FloatlensError as error:
+            raise FloatlensError(f"{where} {self.label}: {error}") from None
+
+
+def shown(value: Any) -> str:
+    """A setting's value as it is written: `5`, `0.5`, `5.3+7.0`."""
+    if isinstance(value, tuple | list):
+        return "+".join(f"{layer}.{head}" for layer, head in value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def settings_of(name: str) -> dict[str, Setting]:
+    """Every setting of an edit, with those that all edits share."""
+    edit = EDITS[name]
+    shared = (_STEPS, _LAYERS) if edit.selects_layers else (_STEPS,)
+    return {setting.name: setting for setting in (*edit.settings, *shared)}
+
+
+def parse_edit(text: str, where: str = "--edit") -> list[EditSpec]:
+    """`name:key=value,value:key=value` as one edit for every combination of values; errors begin with `where`.
+
+    Example: `[spec.label for spec in parse_edit("drop_anchors:k=1,5")]  # ["drop_anchors k=1", "drop_anchors k=5"]`
+    """
+    name, *parts = (piece.strip() for piece in text.split(":"))
+    if name not in EDITS:
+        raise FloatlensError(f'{where} {text}: no edit "{name}"{did_you_mean(name, EDITS)}')
+    try:
+        choices = _choices(name, parts)
+        specs = [EditSpec(name, tuple(zip(choices, values, strict=True))) for values in product(*choices.values())]
+        for spec in specs:
+            spec.build()
+    except FloatlensError as error:
+        raise FloatlensError(f"{where} {text}: {error}") from None
+    return specs
+
+
+def _choices(name: str, parts: list[str]) -> dict[str, list[Any]]:
+    """The values of each setting that is given or has a default, in the order given, defaults last."""
+    known = settings_of(name)
+    choices: dict[str, list[Any]] = {}
+    for part in parts:
+        key, equals, values = (piece.strip() for piece in part.partition("="))
+        if key in choices:
+            raise FloatlensError(f"{key} is given twice; write {key}=A,B for several doses")
+        if key not in known:
+            raise FloatlensError(f'{name} has no setting "{key}"; its settings: {", ".join(known)}')
+        if not equals:
+            raise FloatlensError(f"{key} has no value; write {key}=…")
+        try:
+            choices[key] = [known[key].read(value.strip()) for value in values.split(",")]
+        except FloatlensError as error:
+            raise FloatlensError(f"{key} {error}") from None
+    for key, setting in known.items():
+        if setting.default is not None and setting.instead not in choices:
+            choices.setdefault(key, [setting.default])
+    return choices

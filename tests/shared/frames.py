@@ -1,0 +1,52 @@
+"""Answers frames made by hand: a score for each question under each condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from floatlens.records.condition import CLOSED, RAG, Condition, Edited, Stressed
+from floatlens.records.frame import COLUMNS
+
+__all__ = ["CLEAN", "CLOSED", "RAG", "answers", "control", "edit", "stressed"]
+
+CLEAN = Stressed(test="clean", series="clean", x=0.0, point="")
+
+
+def edit(name: str, **settings: Any) -> Edited:
+    return Edited(name=name, settings=settings)
+
+
+def control(one: Edited) -> Edited:
+    return one.model_copy(update={"control": "random", "seed": 0})
+
+
+def stressed(test: str, x: float, point: str | None = None, series: str | None = None) -> Stressed:
+    return Stressed(test=test, series=series or test, x=x, point=f"{x:g}" if point is None else point)
+
+
+def answers(
+    given: Mapping[Condition, Sequence[float]],
+    *,
+    model: str = "m",
+    kind: str = "mdm",
+    data: str = "d",
+    more: Callable[[Condition, int, float], Mapping[str, Any]] = lambda condition, index, value: {},
+) -> pd.DataFrame:
+    """One model on one data set: accuracies of questions 0, 1, … under each condition; F1 is half of them.
+
+    `more` gives further columns of a row; questions whose accuracy is NaN have no row.
+    """
+    rows: list[dict[str, Any]] = []
+    for condition, values in given.items():
+        for i, value in enumerate(values):
+            if value != value:
+                continue
+            row: dict[str, Any] = dict.fromkeys(COLUMNS)
+            row |= {"model": model, "model_kind": kind, "data": data, "index": i, "id": f"q{i}"}
+            row |= {"condition": condition, "kind": condition.kind}
+            row |= {"prediction": "x", "accuracy": float(value), "f1": value / 2, "exact_match": 0.0}
+            rows.append(row | dict(more(condition, i, value)))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
