@@ -28,9 +28,10 @@ demo: $(STAMP) natural  ## the whole study on the scale models: runs/demo/report
 
 setup: $(STAMP)  ## make .venv and install the package with the tested versions
 
-lint: $(STAMP)  ## ruff: rules and formatting
+lint: $(STAMP)  ## ruff: rules and formatting; import-linter: which room may import which
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-logo
 
 types: $(STAMP)  ## mypy, strict, for the package
 	$(BIN)/mypy
@@ -69,5 +70,5 @@ browser: $(STAMP)  ## install Debian's chromium for the tests marked browser (as
 	@chromium --version
 
 clean:  ## remove caches and builds (.venv stays)
-	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

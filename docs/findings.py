@@ -1,10 +1,10 @@
-"""Asks the scale models, and SmolLM2 where it is at hand, what docs/findings.md reports.
+"""Runs what docs/findings.md reports, on the scale models and, if installed, on SmolLM2.
 
     .venv/bin/python docs/findings.py            # or: make findings; resumable
     .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, tasks, edits, smollm2 or smollm2-edits
 
-Runs go to runs/findings (not kept in the repository), tables and figures to docs/findings. Every part
-says how long it took.
+Runs go to runs/findings (not in the repository), tables and figures to docs/findings. Every part prints its
+time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Traces the scale models on questions with the gold document first, in the middle and last, and draws docs/gallery.
+"""Traces the scale models with the gold document first, in the middle and last, and draws docs/gallery.
 
     .venv/bin/python docs/gallery.py            # or: make gallery; resumable
 
-Traces go to runs/gallery (not kept in the repository), pictures and the table of verdicts to docs/gallery, and the page
-that shows them to docs/gallery.md.
+Traces go to runs/gallery (not in the repository), figures and the table of verdicts to docs/gallery, the page that
+shows them to docs/gallery.md.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ RUNS = HERE.parent / "runs" / "gallery"
 QUESTIONS, DOCUMENTS, GOLD, SEED = 32, 10, (0, 4, 9), 7
 
 CAPTIONS = {
-    "summary": "**At a glance.** Overlap of anchors from step to step, excess absorption, attention on lexical tokens "
+    "summary": "**Summary.** Anchor stability (Jaccard, step to step), excess absorption, attention on lexical tokens "
     "and copy scores, by layer.",
     "heatmap": "**One trace.** Attention received by every position, step by step; anchors hatched, regions below, "
     "circles where a token was committed. The first question of each model, in its first and its last layer.",
-    "drift": "**Drift.** Overlap of anchor sets from step to step, speed of the strongest key, lifetime of an anchor, "
-    "spread of attention.",
+    "drift": "**Drift.** Anchor stability (Jaccard, step to step), speed of the strongest key, lifetime of an anchor, "
+    "entropy of attention.",
     "absorption": "**Absorption.** Percent of all attention on the first position, and on the strongest key of each "
-    "step; dashed what uniform attention under the same mask would give.",
-    "qk": "**Why anchors win.** Their advantage in q·k over the other keys, split into key norm and angle.",
+    "step; dashed: under uniform attention with the same mask.",
+    "qk": "**Norm and angle.** Advantage of anchors in q·k over the other keys, split into key norm and angle.",
     "qk_maps": "**One head.** q·k, its cosine and the product of norms, query by key, in a shallow and a deep layer.",
-    "token_classes": "**Token classes.** What anchors and attention stand on, beside what the text is made of.",
+    "token_classes": "**Token classes.** Classes of anchors and of attended tokens, compared with the text.",
     "retrieval": "**Retrieval heads.** Copy score by layer and head.",
     "rollout": "**Region flow.** Rollout between regions with the gold document first, fifth and last.",
-    "gold_lift": "**Gold lift.** What flows to the answer from the gold document ÷ from the others.",
-    "extremes": "**Extreme tokens.** Value and residual norms of anchors beside the median token; dormant heads.",
+    "gold_lift": "**Gold lift.** Flow to the answer from the gold document ÷ from the others.",
+    "extremes": "**Extreme tokens.** Value and residual norms of anchors ÷ the median token; dormant heads.",
 }
 
 
@@ -47,10 +47,10 @@ def run(*args: str | Path) -> None:
 
 
 def trace_all() -> list[Path]:
-    """One run per model and place of the gold document."""
+    """One run per model and position of the gold document."""
     runs = []
     for gold in GOLD:
-        data = RUNS / f"gold{gold}" / "rag.jsonl"  # one data set, whatever the place: traces take the file's name
+        data = RUNS / f"gold{gold}" / "rag.jsonl"  # one name for all positions: traces take the file's name
         if not data.is_file():
             data.parent.mkdir(parents=True, exist_ok=True)
             shape = ("--count", QUESTIONS, "--documents", DOCUMENTS, "--gold", gold, "--seed", SEED)
@@ -62,7 +62,7 @@ def trace_all() -> list[Path]:
 
 
 def qk_maps(out: Path) -> None:
-    """q·k of one head in a shallow and a deep layer, first step of one question; four documents, to be legible."""
+    """q·k of one head in a shallow and a deep layer, first step of one question; four documents, for legibility."""
     example = questions("rag", 1, documents=4, gold=1, seed=SEED)[0]
     asked = {"question": example.question, "documents": example.documents, "answers": example.answers}
     for model in bundled():
@@ -74,13 +74,13 @@ def qk_maps(out: Path) -> None:
 
 
 def page(pictures: list[Path]) -> str:
-    """docs/gallery.md: every picture under the caption of its kind."""
+    """docs/gallery.md: every figure under the caption of its kind."""
     lines = [
         "# Gallery",
         "",
-        f"What the scale models show on {QUESTIONS} held-out questions for each of three places of the gold document",
-        f"among {DOCUMENTS}. Made by `make gallery`; [findings](findings.md) says what to make of it,",
-        "[claims](claims.md) how verdicts come about. `floatlens figures` writes the numbers behind each picture.",
+        f"Figures of the scale models on {QUESTIONS} held-out questions, each with the gold document at three",
+        f"positions among {DOCUMENTS}. Made by `make gallery`; interpretation in [findings](findings.md), rules of the",
+        "verdicts in [claims](claims.md). `floatlens figures` writes the numbers behind each figure.",
         "",
     ]
     for kind, caption in CAPTIONS.items():

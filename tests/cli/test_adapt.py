@@ -42,7 +42,7 @@ def test_a_run_leaves_an_adapter_a_log_and_curves(base, data, tmp_path, capsys, 
     ("options", "says"),
     [
         (("--data", "absent.json"), "absent.json: no such file"),
-        (("--rate", "-1"), "learning_rate=-1.0"),
+        (("--rate", "-1"), "learning_rate wants more than 0, got -1.0"),
         (("--to", "autoregressive", "--anneal", "3"), "anneal is for to='diffusion'"),
         (("--mask", "block", "--anneal", "3"), "anneal is for mask='full'"),
         (("--full", "--distill", "0.5"), "distill needs the frozen base"),

@@ -103,7 +103,7 @@ def test_a_run_of_passages(floatlens: Run, data: Data, tmp_path: Path, ref: str)
         (PASSAGES, ("--target", "field"), "questions.jsonl:1: what is cut out of a passage is its target"),
         ([QUESTION], ("--target", "field", "--set", "gen_length=4"), "has a length of its own; leave gen_length out"),
         (PASSAGES, ("--set", "gen_length=4"), "has a length of its own; leave gen_length out"),
-        ([QUESTION], ("--target", "field", "--set", "steps=0"), "steps=0"),
+        ([QUESTION], ("--target", "field", "--set", "steps=0"), "steps wants at least 1, got 0"),
         ([{"passage": "a b c", "hole": [2, 9]}], (), "questions.jsonl:1: hole=[2, 9]: expected 0 ≤ start < stop ≤ 5"),
     ],
 )

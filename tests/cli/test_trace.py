@@ -186,9 +186,9 @@ def test_a_folder_made_for_something_else_is_refused(
     out = tmp_path / "run"
     command = ("trace", model, "--data", data(1), "--out", out, *QUICK)
     with RunFolder.open(out, Record) as run:
-        from floatlens.core.config import TraceRunConfig
         from floatlens.data import read_examples
         from floatlens.models.facts import look
+        from floatlens.runs.config import TraceRunConfig
 
         facts = look(str(model))
         asked = {"settings": {"gen_length": 4}}, {"probes": ["received", "entropy"]}, {"path": str(data(1))}
@@ -333,7 +333,7 @@ def test_more_than_a_few_warnings_are_only_counted(floatlens: Run, model: Path, 
     ("arguments", "message"),
     [
         (("--set", "gen_lenght=8"), 'the sampler "llada" has no setting "gen_lenght"; did you mean "gen_length"?'),
-        (("--set", "gen_length=many"), 'settings of the sampler "llada": gen_length='),
+        (("--set", "gen_length=many"), 'settings of the sampler "llada": gen_length wants a whole number, got "many"'),
         (("--set", "padding=right"), 'the sampler "llada" has no setting "padding"'),
         (("--set", "gen_length"), "--set 'gen_length': expected key=value, such as --set gen_length=32"),
         (("--set", "steps=4", "--set", "steps=8"), "--set steps is given twice; give it once"),
@@ -347,7 +347,7 @@ def test_more_than_a_few_warnings_are_only_counted(floatlens: Run, model: Path, 
         (("--layers", "3"), "3 is outside 0..2; choose among 3 layers"),
         (("--template", "defualt"), 'no prompt template "defualt"; did you mean "default"?'),
         (("--family", "lama"), "no model family 'lama'; did you mean \"llada\"?"),
-        (("--limit", "0"), "data.limit=0: Input should be greater than or equal to 1"),
+        (("--limit", "0"), "data.limit wants at least 1, got 0"),
         (("--gold", "1"), "--document and --gold go with --question"),
         (("--question", "Who?"), "give either --data FILE or --question TEXT"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -25,6 +25,10 @@ class Settings(BaseModel):
     inner: Inner = Inner()
     many: list[Inner] = []
     layers: tuple[int, ...] | None = None
+    seed: Annotated[int, Field(ge=0)] | tuple[int, ...] = 0
+    part: Inner | str | None = None
+    ratio: float = Field(0.5, gt=0)
+    by_name: dict[str, Inner] = {}
     even: int = 2
     low: int = 0
     high: int = 9
@@ -60,10 +64,15 @@ class Needed(BaseModel):
         ({"inner": {"weight": "w"}}, 'inner.weight wants a number, got "w"'),
         ({"inner": 3}, "inner wants a mapping, got 3"),
         ({"many": [{}, {"is_gold": "maybe"}]}, 'many[1].is_gold wants true or false, got "maybe"'),
-        ({"many": [{"gold": True}]}, 'no setting "many[0].gold"; did you mean "is_gold"?'),
+        ({"many": [{"gold": True}]}, 'no key "many[0].gold"; did you mean "is_gold"?'),
         ({"layers": "first"}, 'layers wants a list, got "first"'),
-        ({"gen_lenght": 3}, 'no setting "gen_lenght"; did you mean "gen_length"?'),
-        ({"inner": {"zzz": 1}}, 'no setting "inner.zzz"; known: is_gold, weight'),
+        ({"gen_lenght": 3}, 'no key "gen_lenght"; did you mean "gen_length"?'),
+        ({"inner": {"zzz": 1}}, 'no key "inner.zzz"; known: is_gold, weight'),
+        ({"seed": "x"}, 'seed wants a whole number, got "x"'),
+        ({"seed": -4}, "seed wants at least 0, got -4"),
+        ({"part": {"gold": 1}}, 'no key "part.gold"; did you mean "is_gold"?'),
+        ({"by_name": {"a": {"weight": []}}}, "by_name.a.weight wants a number, got []"),
+        ({"ratio": 0}, "ratio wants more than 0, got 0"),
         ({"even": 3}, "even=3: not even; use 4"),
         ({"low": 3, "high": 1}, "low is above high; swap them"),
         (

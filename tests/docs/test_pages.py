@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from shared.pages import MARK, PAGES, Block, blocks, commands, run_block
 
 RUN = [page for page in PAGES if page.name != "extending.md" and any(block.runs for block in blocks(page))]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shared.pages import PAGES, Block, blocks
 
 from floatlens.cli import main
 from floatlens.runs.study_file import read_study
+from shared.pages import PAGES, Block, blocks
 
 STUDIES = [
     pytest.param(block, id=block.place)

@@ -7,7 +7,8 @@ import torch
 
 import floatlens as fl
 from floatlens.attention.memory_budget import MemoryBudget
-from floatlens.core.config import AskConfig, DecodingConfig
+from floatlens.decoding.config import DecodingConfig
+from floatlens.evaluation.config import AskConfig
 from floatlens.core.errors import FloatlensError
 from floatlens.evaluation import answers
 from floatlens.evaluation.answers import Asked, ask

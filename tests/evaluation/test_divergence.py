@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import floatlens as fl
-from floatlens.core.config import AskConfig, DecodingConfig
+from floatlens.decoding.config import DecodingConfig
+from floatlens.evaluation.config import AskConfig
 from floatlens.edits import EditSpec, parse_edit
 from floatlens.evaluation.answers import Asked, ask
 from floatlens.evaluation.divergence import divergence, tapped

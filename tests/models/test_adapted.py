@@ -165,7 +165,10 @@ def test_other_weights_than_it_was_trained_on_are_told(tiny, adapter, tmp_path):
     [
         (lambda folder: (folder / "adapter_model.safetensors").unlink(), "weights must lie beside"),
         (lambda folder: (folder / "adapter_model.safetensors").write_bytes(b"no"), "damaged"),
-        (lambda folder: (folder / "adaptation.json").write_text('{"to": "poetry"}'), "`to`"),
+        (
+            lambda folder: (folder / "adaptation.json").write_text('{"to": "poetry"}'),
+            'to wants "diffusion" or "autoregressive", got "poetry"',
+        ),
         (lambda folder: (folder / "adaptation.json").write_text("{"), "not valid JSON"),
     ],
 )

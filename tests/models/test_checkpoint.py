@@ -12,8 +12,9 @@ import torch
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
 from safetensors.torch import load_file, save_file
 
+from floatlens.core import files
 from floatlens.core.errors import FloatlensError
-from floatlens.models import checkpoint, load
+from floatlens.models import load
 from floatlens.models.facts import look
 
 IDS = torch.tensor([[5, 9, 13, 40, 41, 8]])
@@ -304,8 +305,8 @@ def test_a_digest_tells_weights_apart(copied, monkeypatch):
     content[len(content) // 2] ^= 1
     (again / weights.name).write_bytes(content)
     assert look(str(again)).weights != first
-    monkeypatch.setattr(checkpoint, "_READ_WHOLE", 100)
-    monkeypatch.setattr(checkpoint, "_END", 50)
+    monkeypatch.setattr(files, "_READ_WHOLE", 100)
+    monkeypatch.setattr(files, "_MIB", 50)
     large = look(str(again)).weights
     content[len(content) // 2] ^= 1
     (again / weights.name).write_bytes(content)

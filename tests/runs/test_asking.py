@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from floatlens.core.config import AskConfig, DecodingConfig, ModelConfig
+from floatlens.decoding.config import DecodingConfig
+from floatlens.evaluation.config import AskConfig
+from floatlens.models.config import ModelConfig
 from floatlens.core.errors import FloatlensError
 from floatlens.data import Data, Example, open_data
 from floatlens.evaluation.answers import Answer, Asked

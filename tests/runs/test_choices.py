@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import floatlens.models
-from floatlens.core.config import ModelConfig
 from floatlens.core.errors import FloatlensError
+from floatlens.models.config import ModelConfig
 from floatlens.runs import workers
 from floatlens.runs.plan import make_plan
 from floatlens.runs.study_file import read_study

@@ -228,5 +228,5 @@ def test_other_weights_under_the_same_name_are_refused(plan: Plan, tmp_path: Pat
 
 
 def test_two_processes_are_kept_apart(plan: Plan, tmp_path: Path) -> None:
-    with opened_folder(plan, tmp_path), pytest.raises(FloatlensError, match="another floatlens is writing"):
+    with opened_folder(plan, tmp_path), pytest.raises(FloatlensError, match="another floatlens process is writing"):
         go(plan, tmp_path, Fake())

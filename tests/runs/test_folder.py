@@ -103,7 +103,7 @@ def test_what_a_kill_left_behind_is_cleared_away(tmp_path: Path) -> None:
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    refused = pytest.raises(FloatlensError, match="another floatlens is writing into it")
+    refused = pytest.raises(FloatlensError, match="another floatlens process is writing to it")
     with RunFolder.open(tmp_path, Record), refused, RunFolder.open(tmp_path, Record):
         pass
     with RunFolder.open(tmp_path, Record):

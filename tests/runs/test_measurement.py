@@ -6,7 +6,8 @@ import pytest
 
 import floatlens as fl
 from floatlens.attention.memory_budget import MemoryBudget
-from floatlens.core.config import AskConfig, DecodingConfig
+from floatlens.decoding.config import DecodingConfig
+from floatlens.evaluation.config import AskConfig
 from floatlens.edits.spec import parse_edit
 from floatlens.evaluation.answers import Asked
 from floatlens.runs import measuring

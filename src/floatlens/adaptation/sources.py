@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.core.errors import FloatlensError
+from floatlens.core.files import digest_of_file
 from floatlens.data.examples import read_examples
-from floatlens.data.lines import digest_of
 
 __all__ = ["Corpus", "Group", "read_corpus"]
 
@@ -70,7 +70,7 @@ def read_corpus(paths: Sequence[str | Path], held_out: Sequence[str | Path] = ()
         tuple(paragraphs),
         tuple(held_groups),
         tuple(held_paragraphs),
-        tuple((path.name, digest_of(path)) for path in named),
+        tuple((path.name, digest_of_file(path)) for path in named),
     )
 
 

@@ -15,6 +15,7 @@ from torch import nn
 
 from floatlens.adaptation.recipe import Recipe
 from floatlens.core.errors import FloatlensError
+from floatlens.core.files import replaced
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -107,9 +108,8 @@ def write_adapter(wrapped: PeftModel, folder: Path, dtype: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it wonders about embeddings, which are saved as single rows
         state = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
-    temporary = folder / f".{_NAME}.part"
-    save_file({name: tensor.detach().to(dtype).contiguous() for name, tensor in state.items()}, temporary)
-    temporary.replace(folder / _NAME)
+    with replaced(folder / _NAME) as temporary:
+        save_file({name: tensor.detach().to(dtype).contiguous() for name, tensor in state.items()}, temporary)
     config = wrapped.peft_config["default"]
     config.inference_mode = True
     config.save_pretrained(str(folder))

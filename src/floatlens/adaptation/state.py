@@ -7,7 +7,6 @@ state are cut when a run continues. Nothing here knows what is trained.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from floatlens.core.errors import FloatlensError
+from floatlens.core.files import replaced
 
 __all__ = ["STATE", "Run", "append_log", "read_facts", "read_log", "threads"]
 
@@ -41,9 +41,8 @@ class Run:
         for name, parameter in parameters:
             tensors[f"weights.{name}"] = parameter.detach()
             tensors |= {f"{key}.{name}": value for key, value in optimizer.state[parameter].items()}
-        temporary = self.folder / f"{STATE}.part"
-        save_file(tensors, temporary, metadata={"state": json.dumps({**facts, **self.identity})})
-        os.replace(temporary, self.folder / STATE)
+        with replaced(self.folder / STATE) as temporary:
+            save_file(tensors, temporary, metadata={"state": json.dumps({**facts, **self.identity})})
 
     def restore(self, parameters: Parameters, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """Load the state of the folder and return its facts; empty where there is none. Another run's is refused."""

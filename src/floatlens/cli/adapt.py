@@ -90,10 +90,10 @@ def adapt(
 
 def _recipe(path: Path | None, given: dict[str, Any]) -> Recipe:
     from floatlens.adaptation.recipe import Recipe, read_recipe
-    from floatlens.core.config import read_config
+    from floatlens.core.validation import validate
 
     values = {} if path is None else read_recipe(path)
-    return read_config(Recipe, values | given)
+    return validate(Recipe, values | given)
 
 
 def _train(base: str, data: list[Path], out: Path, recipe: Recipe, options: dict[str, Any]) -> None:

@@ -222,7 +222,9 @@ def trace(
 ) -> None:
     """See `_TRACE`."""
     from floatlens.cli.parsing import parse_layers, parse_names, parse_settings
-    from floatlens.core.config import TraceConfig, TraceRunConfig, read_config
+    from floatlens.core.validation import validate
+    from floatlens.runs.config import TraceRunConfig
+    from floatlens.traces.config import TraceConfig
 
     values: dict[str, Any] = {
         "model": {"ref": model, "family": family, "revision": revision, "dtype": dtype, "device": device}
@@ -238,14 +240,14 @@ def trace(
     if question is not None:
         if limit is not None or skip_bad:
             raise FloatlensError("--limit and --skip-bad go with --data, not with --question")
-        trace_question(read_config(TraceConfig, values), out, question, document or [], gold, target)
+        trace_question(validate(TraceConfig, values), out, question, document or [], gold, target)
         return
     if document or gold is not None:
         raise FloatlensError("--document and --gold go with --question; with --data they are in the file")
     if target not in (None, "field", "answer"):
         raise FloatlensError(f"--target {target!r}: with --data it is field or answer; a text goes with --question")
     values["data"] = {"path": str(data), "limit": limit, "skip_bad": skip_bad, "target": target}
-    raise typer.Exit(trace_data(read_config(TraceRunConfig, values), out, ["floatlens", *context.obj]))
+    raise typer.Exit(trace_data(validate(TraceRunConfig, values), out, ["floatlens", *context.obj]))
 
 
 # -- bench --------------------------------------------------------------------------------------------------------

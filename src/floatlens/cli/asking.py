@@ -13,8 +13,10 @@ from rich.text import Text
 
 from floatlens.cli.parsing import parse_names, parse_settings
 from floatlens.cli.terminal import Bar, clean, progress, say, tell_warnings
-from floatlens.core.config import AskConfig, ModelConfig, read_config
 from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.core.validation import validate
+from floatlens.evaluation.config import AskConfig
+from floatlens.models.config import ModelConfig
 
 if TYPE_CHECKING:
     from floatlens.analysis.tables import Table
@@ -140,8 +142,8 @@ def _subjects(request: Request) -> list[Subject]:
         "first_line": request.first_line,
     }
     place = {"dtype": request.dtype, "device": request.device, "device_map": request.device_map}
-    models = [read_config(ModelConfig, {"ref": ref, **place}) for ref in request.models]
-    return subjects([(model, look(model.ref)) for model in models], read_config(AskConfig, values))
+    models = [validate(ModelConfig, {"ref": ref, **place}) for ref in request.models]
+    return subjects([(model, look(model.ref)) for model in models], validate(AskConfig, values))
 
 
 def _run(request: Request, plan: Plan, sources: Sequence[Data], subjects: Sequence[Subject], session: _Session) -> None:

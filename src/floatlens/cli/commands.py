@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.cli.terminal import Bar, clean, console, duration, progress, say
-from floatlens.core.config import TraceConfig, TraceRunConfig
 from floatlens.core.errors import FloatlensError
+from floatlens.runs.config import TraceRunConfig
+from floatlens.traces.config import TraceConfig
 
 if TYPE_CHECKING:
     from floatlens.data import Example

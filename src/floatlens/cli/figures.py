@@ -93,12 +93,12 @@ def claims(runs: Runs, rule: Rule = None, debug: Debug = False) -> None:
 
 
 def _answers(study: Path, out: Path, formats: Sequence[str]) -> list[Path]:
-    from floatlens.core.config import read_config
+    from floatlens.core.validation import validate
     from floatlens.runs.results import Findings, publish_answers
     from floatlens.runs.study import Output
 
     made = Findings()
-    publish_answers(study, out, read_config(Output, {"figures": formats}), made)
+    publish_answers(study, out, validate(Output, {"figures": formats}), made)
     return made.files
 
 

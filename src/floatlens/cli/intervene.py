@@ -124,7 +124,7 @@ def intervene(
 def _digests(runs: Sequence[Path]) -> dict[str, str]:
     """Which traces the heads were chosen from: the run, and a digest of its files."""
     from floatlens.analysis.sources import trace_files
-    from floatlens.models.checkpoint import fingerprint
+    from floatlens.core.files import fingerprint
 
     return {str(run): fingerprint(trace_files(run)) for run in runs}
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Annotated, Any, TypeGuard, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -71,11 +72,14 @@ def in_one_line(error: ValidationError, kind: type[BaseModel] | None = None) -> 
 
 def problems(error: ValidationError, kind: type[BaseModel] | None = None) -> list[Problem]:
     """The first problem of each key; `kind` is what was to be made, for the names that an unknown key could mean."""
-    found: dict[str, Problem] = {}
+    found: dict[tuple[int | str, ...], Problem] = {}
     for detail in error.errors(include_url=False):
         if detail["type"] != _SILENT:
-            found.setdefault(key_text(detail["loc"]), Problem(detail["loc"], _sentence(detail, kind)))
-    return list(found.values())
+            key, known = (detail["loc"], []) if kind is None else _resolved(kind, detail["loc"])
+            found.setdefault(key, Problem(key, _sentence(detail, key, known)))
+    # Of a union that failed, what is wrong inside one member says more than that it is not another.
+    outer = {key[:length] for key in found for length in range(len(key))}
+    return [problem for key, problem in found.items() if not key or key not in outer]
 
 
 def key_text(key: Iterable[int | str]) -> str:
@@ -92,39 +96,59 @@ def short(value: Any, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def _sentence(detail: Mapping[str, Any], kind: type[BaseModel] | None) -> str:
-    sort, key, context = detail["type"], key_text(detail["loc"]), detail.get("ctx", {})
+def _sentence(detail: Mapping[str, Any], path: tuple[int | str, ...], known: list[str]) -> str:
+    sort, key, context = detail["type"], key_text(path), detail.get("ctx", {})
     got = f"got {short(detail['input'])}"
     if sort == "missing":
         return f"{key} is missing"
     if sort == "extra_forbidden":
-        known = None if kind is None else _fields(kind, detail["loc"][:-1])
-        return f'no setting "{key}"{did_you_mean(str(detail["loc"][-1]), known) if known else ""}'
+        return f'no key "{key}"{did_you_mean(str(path[-1]), known) if known else ""}'
     if sort in ("literal_error", "enum"):
         return f"{key} wants {context['expected'].replace(chr(39), chr(34))}, {got}"
     if sort in _LIMITS:
-        return f"{key} wants {_LIMITS[sort]} {next(iter(context.values()))}, {got}"
-    if sort in ("too_short", "string_too_short"):
-        return f"{key} is empty" if not detail["input"] else f"{key} is too short, {got}"
-    wanted = _WANTED.get(sort) or _WANTED.get(sort.partition("_")[0])
-    if wanted is not None and not isinstance(context.get("error"), Exception):
-        return f"{key} wants {wanted}, {got}"
+        return f"{key} wants {_LIMITS[sort]} {next(iter(context.values())):g}, {got}"
+    if sort in ("too_short", "string_too_short") and not detail["input"]:
+        return f"{key} is empty"
     cause = context.get("error")
-    said = (
-        str(cause) if isinstance(cause, ValueError | AssertionError) else detail["msg"][:1].lower() + detail["msg"][1:]
-    )
-    return f"{key}={short(detail['input'])}: {said}" if key else said
+    if isinstance(cause, ValueError | AssertionError):
+        return f"{key}={short(detail['input'])}: {cause}" if key else str(cause)
+    wanted = _WANTED.get(sort) or _WANTED.get(sort.partition("_")[0])
+    if wanted is not None:
+        return f"{key} wants {wanted}, {got}"
+    return f"{key}={short(detail['input'])}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
 
 
-def _fields(kind: type[BaseModel], key: Iterable[int | str]) -> list[str]:
-    """The keys that exist at a place inside `kind`."""
-    for part in key:
-        if isinstance(part, str) and part in kind.model_fields:
-            kind = _model_in(kind.model_fields[part].annotation) or kind
-    return [field.alias or name for name, field in kind.model_fields.items()]
+def _resolved(kind: type[BaseModel], loc: Iterable[int | str]) -> tuple[tuple[int | str, ...], list[str]]:
+    """The key that a user wrote, without pydantic's names for the members of a union, and the keys known there."""
+    key: list[int | str] = []
+    model: type[BaseModel] = kind
+    here: Any = kind
+    for part in loc:
+        members = _members(here)
+        if len(members) > 1:  # this part says which member was tried
+            here = next((one for one in members if getattr(one, "__name__", "") == part), members[0])
+            model = here if _is_model(here) else model
+            continue
+        key.append(part)
+        here = members[0] if members else None
+        if _is_model(here):
+            model = here
+            field = here.model_fields.get(str(part))
+            here = None if field is None else field.annotation
+        else:
+            inner = get_args(here)
+            here = inner[-1 if isinstance(part, str) else 0] if inner else None
+    return tuple(key), [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for one in get_args(annotation) if (found := _model_in(one)) is not None), None)
+def _members(annotation: Any) -> list[Any]:
+    """The alternatives of an annotation, without None and without what Annotated adds."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, UnionType):
+        return [one for each in get_args(annotation) if each is not type(None) for one in _members(each)]
+    return [annotation]
+
+
+def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -7,7 +7,6 @@ nothing of what the records mean.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import zlib
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from typing import Any, NoReturn, TypeAlias
 from floatlens.core.errors import FloatlensError
 from floatlens.data.fields import bad, kind
 
-__all__ = ["Record", "digest_of", "parse_record", "read_lines"]
+__all__ = ["Record", "parse_record", "read_lines"]
 
 Record: TypeAlias = dict[str, Any]
 
@@ -62,9 +61,3 @@ def parse_record(line: bytes) -> Record:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-def digest_of(path: Path) -> str:
-    """SHA-256 of a file's bytes, whatever its size."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatlens.core.errors import FloatlensError
+from floatlens.core.files import digest_of_file
 from floatlens.data.corpus import Passage, PassageStore, read_corpus
 from floatlens.data.examples import Example
 from floatlens.data.gold import GoldRule, check_rule, holds_answer, named_by
-from floatlens.data.lines import digest_of
 from floatlens.prompts import Document
 
 __all__ = ["Found", "Index", "best_first", "make_bm25", "make_tokenizer", "open_index", "retrieve"]
@@ -172,7 +172,7 @@ def _facts(corpus: Path, skip_bad: bool) -> dict[str, Any]:
     return {
         "index": _FORMAT,
         "bm25s": bm25s.__version__,
-        "corpus_sha256": digest_of(corpus),
+        "corpus_sha256": digest_of_file(corpus),
         "skip_bad": skip_bad,
         "words": _WORDS,
         "stopwords": _STOPWORDS,

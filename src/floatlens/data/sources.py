@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from floatlens.core.errors import FloatlensError, FloatlensWarning, did_you_mean
+from floatlens.core.files import digest_of_file
 from floatlens.data.examples import Example, Need, Tally, check_need, stream_examples
 from floatlens.data.gold import mark_gold
-from floatlens.data.lines import digest_of
 from floatlens.data.sets import SetSpec, set_named
 
 __all__ = ["SCALE_COUNT", "Data", "file_name", "open_data"]
@@ -150,7 +150,7 @@ def _file_data(
         column=spec.column if spec else stem,
         version=spec.version if spec else None,
         format=tally.format or "",
-        sha256=digest_of(path),
+        sha256=digest_of_file(path),
         count=tally.good,
         documents=keep,
         bad=tally.bad,

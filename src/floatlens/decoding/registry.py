@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import ValidationError
 
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.decoding.settings import Settings, in_one_line
+from floatlens.core.validation import validate
+from floatlens.decoding.settings import Settings
 from floatlens.decoding.step import Step
 
 if TYPE_CHECKING:
@@ -78,7 +78,4 @@ def read_settings(sampler: Sampler, given: Mapping[str, Any]) -> Settings:
             others = [other.name for other in _SAMPLERS.values() if name in other.settings.model_fields]
             hint = f"; it belongs to {' and '.join(sorted(others))}" if others else did_you_mean(name, own)
             raise FloatlensError(f'the sampler "{sampler.name}" has no setting "{name}"{hint}')
-    try:
-        return sampler.settings.model_validate(dict(given))
-    except ValidationError as error:
-        raise FloatlensError(f'settings of the sampler "{sampler.name}": {in_one_line(error)}') from None
+    return validate(sampler.settings, given, f'settings of the sampler "{sampler.name}"')

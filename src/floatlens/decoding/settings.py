@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
     from floatlens.models.base import LanguageModel
 
-__all__ = ["BlockSettings", "Settings", "in_one_line", "require_divisor"]
+__all__ = ["BlockSettings", "Settings", "require_divisor"]
 
 _Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -80,15 +80,3 @@ def require_divisor(name: str, value: int, part: str, divisor: int) -> None:
         below = value - value % divisor
         near = f"{below} or {below + divisor}" if below else f"{divisor}"
         raise ValueError(f"{name}={value} is not a multiple of {part}={divisor}; use {name}={near}")
-
-
-def in_one_line(error: ValidationError) -> str:
-    """The first complaint about each field, in one line and without pydantic's own header and links."""
-    complaints: dict[str, str] = {}
-    for detail in error.errors(include_url=False):
-        name = str(detail["loc"][0]) if detail["loc"] else ""
-        cause = detail.get("ctx", {}).get("error")
-        text = str(cause) if isinstance(cause, ValueError) else detail["msg"][:1].lower() + detail["msg"][1:]
-        if detail["type"] != "default_factory_not_called":
-            complaints.setdefault(name, f"{name}={detail['input']!r}: {text}" if name else text)
-    return "; ".join(complaints.values())

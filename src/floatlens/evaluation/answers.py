@@ -28,9 +28,9 @@ from floatlens.evaluation.metrics import Scores, score
 from floatlens.prompts import Prompt, answer_text, build
 
 if TYPE_CHECKING:
-    from floatlens.core.config import AskConfig
     from floatlens.data.examples import Example
     from floatlens.decoding import Decoded
+    from floatlens.evaluation.config import AskConfig
     from floatlens.models import LanguageModel
 
 __all__ = ["Answer", "Asked", "ask"]

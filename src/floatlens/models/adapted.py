@@ -12,12 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from floatlens.core.errors import FloatlensError, FloatlensWarning
+from floatlens.core.files import fingerprint, write_atomically
+from floatlens.core.validation import validate
 
 from . import names
-from .checkpoint import brief, fingerprint
+from .checkpoint import brief
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -57,9 +59,7 @@ class Adapted(BaseModel):
     tokens: int = 0
 
     def write(self, folder: Path) -> None:
-        temporary = folder / f".{_FILE}.part"
-        temporary.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        temporary.replace(folder / _FILE)
+        write_atomically(folder / _FILE, (self.model_dump_json(indent=1) + "\n").encode())
 
     def apply(self, base: LanguageModel, module: PreTrainedModel, ref: str | None = None) -> LanguageModel:
         """`base` with the weights of `module`, read as the kind of model that it became."""
@@ -81,12 +81,7 @@ def read_adapted(folder: Path) -> Adapted | None:
     path = folder / _FILE
     if not path.is_file():
         return None
-    try:
-        return Adapted.model_validate(dict(Settings.read(path)))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise FloatlensError(f"{path}: `{field}`: {first['msg']}; was it made by another version?") from None
+    return validate(Adapted, dict(Settings.read(path)), str(path))
 
 
 def adapter_folder(name: str, path: str, adapter: str | Path | None) -> Path | None:

@@ -6,25 +6,22 @@ files are preferred; a .bin is read as plain tensors only. No file of code is ev
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from floatlens.core.errors import FloatlensError
+from floatlens.core.files import fingerprint
 
 from .settings import Settings
 
-__all__ = ["Checkpoint", "brief", "find", "fingerprint", "weights_of"]
+__all__ = ["Checkpoint", "brief", "find", "weights_of"]
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _SMALL = ["*.json", "*.txt", "*.model", "*.jinja"]
 _BELOW = ["*/*"]  # sub-folders hold other formats of the same weights
-_READ_WHOLE = 64 << 20
-_END = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -106,23 +103,6 @@ def weights_of(path: str, revision: str | None = None) -> str | None:
     if path.endswith(".gguf"):
         return fingerprint([Path(path).expanduser()])
     return find(path, revision).weights_digest()
-
-
-def fingerprint(files: Sequence[Path]) -> str:
-    """A sha256 over files by name. Of a file above 64 MiB its size and its first and last MiB count: that tells one
-    checkpoint from another (the header of tensors stands first) and takes no time for one of 16 GB."""
-    digest = hashlib.sha256()
-    for path in files:
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size}\n".encode())
-        with path.open("rb") as file:
-            if size <= _READ_WHOLE:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-                continue
-            digest.update(file.read(_END))
-            file.seek(-_END, 2)
-            digest.update(file.read(_END))
-    return digest.hexdigest()
 
 
 def _snapshot(hub_id: str, revision: str | None, patterns: list[str]) -> Path:

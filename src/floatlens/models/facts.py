@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.core.errors import FloatlensError
+from floatlens.core.files import fingerprint
 from floatlens.models import names, registry
 from floatlens.models.adapted import (
     FAMILY_NAME,
@@ -22,7 +23,7 @@ from floatlens.models.adapted import (
     base_of,
     read_adapted,
 )
-from floatlens.models.checkpoint import find, fingerprint
+from floatlens.models.checkpoint import find
 
 if TYPE_CHECKING:
     from floatlens.models import Kind

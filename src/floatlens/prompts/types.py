@@ -12,9 +12,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from floatlens.core.errors import FloatlensError
+from floatlens.core.validation import validate
 
 __all__ = [
     "Document",
@@ -56,12 +57,7 @@ def _as_document(item: DocumentLike, where: str) -> Document:
     if isinstance(item, str):
         item = Document(text=item)
     elif isinstance(item, Mapping):
-        try:
-            item = Document.model_validate(dict(item))
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"])
-            raise FloatlensError(f"{where}, field {field}: {first['msg']}; fields: title, text, is_gold") from None
+        item = validate(Document, item, where)
     elif not isinstance(item, Document):
         raise FloatlensError(f"{where}: expected a Document, a text or a mapping, got {type(item).__name__}")
     if not item.text.strip():

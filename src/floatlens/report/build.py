@@ -15,6 +15,7 @@ from floatlens.analysis.sources import trace_files
 from floatlens.claims import claims
 from floatlens.claims.runs import with_rule
 from floatlens.core.errors import FloatlensError
+from floatlens.core.files import write_atomically
 from floatlens.plots.style import Look, looks_of
 from floatlens.report.answer_sections import answer_headline, answer_sections
 from floatlens.report.answered import Answered, open_answered, told_apart
@@ -28,7 +29,6 @@ from floatlens.report.sections import sections
 from floatlens.report.subjects import Choice, Seen, Shown, choose, look, names_of, opened
 from floatlens.report.view import packed_trace
 from floatlens.runs.answers import has_answers, traced_runs
-from floatlens.runs.records import write_atomically
 from floatlens.traces import Trace, open_trace
 
 __all__ = ["LARGEST", "Analysed", "Made", "explorer_data", "report"]

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from floatlens.core.config import AskConfig, ModelConfig
+from floatlens.evaluation.config import AskConfig
+from floatlens.models.config import ModelConfig
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.decoding.registry import Sampler, read_settings, sampler_for
 from floatlens.decoding.registry import samplers as all_samplers

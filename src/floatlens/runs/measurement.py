@@ -13,7 +13,7 @@ from floatlens.traces.tracing import trace
 
 if TYPE_CHECKING:
     from floatlens.attention.softmax import Workspace
-    from floatlens.core.config import AskConfig
+    from floatlens.evaluation.config import AskConfig
     from floatlens.edits import Change, Edit
     from floatlens.evaluation.answers import Asked
     from floatlens.models import LanguageModel

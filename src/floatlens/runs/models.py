@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from floatlens.attention.select import Select
-from floatlens.core.config import AskConfig, CaptureConfig, DecodingConfig, ModelConfig
+from floatlens.decoding.config import DecodingConfig
+from floatlens.evaluation.config import AskConfig
+from floatlens.models.config import ModelConfig
+from floatlens.traces.config import CaptureConfig
 from floatlens.core.errors import FloatlensError
 from floatlens.decoding import samplers
 from floatlens.decoding.registry import Sampler, read_settings, sampler_for

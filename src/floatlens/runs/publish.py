@@ -18,7 +18,7 @@ from floatlens.analysis.sources import trace_files
 from floatlens.claims import Claim, claims, claims_frame
 from floatlens.claims.runs import with_rule
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.runs.records import write_atomically
+from floatlens.core.files import write_atomically
 from floatlens.traces import Trace, open_trace
 
 if TYPE_CHECKING:

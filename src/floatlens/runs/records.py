@@ -18,6 +18,8 @@ from typing import ClassVar, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from floatlens.core.errors import FloatlensError
+from floatlens.core.files import write_atomically
+from floatlens.core.validation import in_one_line
 from floatlens.prompts import EvidenceKind
 
 __all__ = [
@@ -27,7 +29,6 @@ __all__ = [
     "StudyRecord",
     "append_record",
     "read_records",
-    "write_atomically",
     "write_records",
 ]
 
@@ -142,9 +143,8 @@ def read_records(path: Path, kind: type[R]) -> list[R]:
         try:
             records.append(kind.model_validate_json(line))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
             raise FloatlensError(
-                f"{path}:{number}: not a record ({first['msg']}); remove the line to have its item done again, "
+                f"{path}:{number}: not a record ({in_one_line(error)}); remove the line to have its item done again, "
                 "or start a new folder"
             ) from None
     if tail:
@@ -164,16 +164,6 @@ def append_record(path: Path, *records: BaseRecord) -> None:
 def write_records(path: Path, records: Iterable[BaseRecord]) -> None:
     """Replace the file by these records."""
     write_atomically(path, b"".join(_line(record) for record in records))
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the place and rename into it, so that a reader meets the old file or the new one, never half."""
-    beside = path.with_name(f".{path.name}.new")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
 
 
 def _line(record: BaseRecord) -> bytes:

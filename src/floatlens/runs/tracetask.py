@@ -6,7 +6,6 @@ attention is worked out in, and the record says so.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 import warnings
@@ -18,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens.attention.memory_budget import MemoryBudget, retry_with_smaller_blocks
 from floatlens.attention.select import Select
-from floatlens.core.config import CaptureConfig
 from floatlens.core.errors import FloatlensError, FloatlensWarning
+from floatlens.core.files import write_atomically
 from floatlens.runs.asking import Subject
 from floatlens.runs.records import StudyRecord
 from floatlens.runs.tracing import described
+from floatlens.traces.config import CaptureConfig
 from floatlens.traces.store import SUFFIX
 from floatlens.traces.tracing import trace
 
@@ -153,11 +153,4 @@ def place(traced: Traced, run: Path) -> None:
         return
     target = run / traced.record.file
     target.parent.mkdir(parents=True, exist_ok=True)
-    (run / "traces").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".floatlens-", dir=run / "traces", ignore_cleanup_errors=True) as folder:
-        beside = Path(folder) / "trace"
-        with beside.open("wb") as file:
-            file.write(traced.content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, target)
+    write_atomically(target, traced.content)

@@ -23,6 +23,7 @@ import torch
 from floatlens.attention.probe import make_probes
 from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError, FloatlensWarning
+from floatlens.core.files import digest_of_file
 from floatlens.data.sources import file_name
 from floatlens.decoding import plan
 from floatlens.decoding.registry import read_settings, sampler_for
@@ -33,12 +34,13 @@ from floatlens.traces.store import SUFFIX
 from floatlens.traces.tracing import DEFAULT_PROBES, trace, versions
 
 if TYPE_CHECKING:
-    from floatlens.core.config import TraceConfig, TraceRunConfig
     from floatlens.data import Example
     from floatlens.models import LanguageModel, Pass
     from floatlens.models.facts import Facts
+    from floatlens.runs.config import TraceRunConfig
     from floatlens.runs.folder import RunFolder
     from floatlens.traces import Trace
+    from floatlens.traces.config import TraceConfig
 
 _Config = TypeVar("_Config", bound="TraceConfig")
 
@@ -113,7 +115,7 @@ def manifest_of(
         "template": load_template(config.prompt.template).label,
         "data": {
             "name": file_name(config.data.path),
-            "sha256": _digest(Path(config.data.path)),
+            "sha256": digest_of_file(Path(config.data.path)),
             "examples": len(examples),
         },
         "model": asdict(facts),
@@ -132,11 +134,6 @@ def manifest_of(
         manifest["data"]["examples"] = before["data"]["examples"]
         manifest["config"]["data"]["limit"] = before["config"]["data"]["limit"]
     return manifest
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # -- with the model -----------------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnContext
     from multiprocessing.process import BaseProcess
 
-    from floatlens.core.config import ModelConfig
     from floatlens.models import LanguageModel
+    from floatlens.models.config import ModelConfig
 
 __all__ = [
     "ATTEMPTS",

@@ -61,7 +61,7 @@ def test_a_recipe_of_ones_own(tmp_path):
     assert read_recipe(path) == MADE
     assert read_recipe(None) is RECIPE
     path.write_text(MADE.model_dump_json().replace('"warmup"', '"warmpu"'))
-    with pytest.raises(FloatlensError, match=r"recipe .*recipe.json, warmpu: "):
+    with pytest.raises(FloatlensError, match=r'recipe .*recipe.json: no key "warmpu"; did you mean "warmup"'):
         read_recipe(path)
     with pytest.raises(FloatlensError, match="No such file"):
         read_recipe(tmp_path / "none.json")

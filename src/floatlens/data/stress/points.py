@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.core.validation import in_one_line
 
 __all__ = [
     "DISTRACTOR_KINDS",
@@ -130,11 +131,7 @@ class StressSettings(BaseModel):
         try:
             made = handler(values)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "settings"
-            known = did_you_mean(where, cls.model_fields) if first["type"] == "extra_forbidden" else ""
-            said = "no such setting" if known else first["msg"][:1].lower() + first["msg"][1:]
-            raise FloatlensError(f"stress settings, {where}={first['input']!r}: {said}{known}") from None
+            raise FloatlensError(f"stress settings: {in_one_line(error, cls)}") from None
         _check(made)
         return made
 

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from floatlens.core.errors import FloatlensError
+from floatlens.core.validation import in_one_line
 
 __all__ = ["RECIPE", "Recipe", "Stage", "read_recipe"]
 
@@ -253,6 +254,4 @@ def read_recipe(path: Path | None) -> Recipe:
     except OSError as error:
         raise FloatlensError(f"recipe {path}: {error.strerror or error}; give a JSON file") from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise FloatlensError(f"recipe {path}, {where or 'top level'}: {first['msg']}") from None
+        raise FloatlensError(f"recipe {path}: {in_one_line(error, Recipe)}") from None
