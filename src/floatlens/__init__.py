@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from floatlens.probes import QK, AnswerRows, Entropy, Extremes, Flow, Matrix, Received
     from floatlens.prompts import Document, Prompt
     from floatlens.report import explore
-    from floatlens.runs.runs import Run, open_run, run
+    from floatlens.runs.opened import Run, open_run
+    from floatlens.runs.run import run
     from floatlens.runs.study import Study
     from floatlens.traces import Trace, open_trace
     from floatlens.traces.tracing import trace
@@ -72,7 +73,8 @@ _ROOMS = {
     "floatlens.models": "LanguageModel families load",
     "floatlens.prompts": "Document Prompt",
     "floatlens.report": "explore",
-    "floatlens.runs.runs": "Run open_run run",
+    "floatlens.runs.opened": "Run open_run",
+    "floatlens.runs.run": "run",
     "floatlens.runs.study": "Study",
     "floatlens.traces.tracing": "trace",
     "floatlens.traces": "Trace open_trace",

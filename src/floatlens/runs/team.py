@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from floatlens.core.errors import FloatlensError
-from floatlens.runs.study import Machine
-from floatlens.runs.study_file import Source
 from floatlens.runs.workers import Executor, Workers, small_on_cpu, suggest, threads_for
 
 if TYPE_CHECKING:
     from floatlens.runs.plan import Plan
 
-__all__ = ["Team", "team_for", "with_machine"]
+__all__ = ["Team", "team_for"]
 
 
 @dataclass(frozen=True)
@@ -24,16 +21,6 @@ class Team:
     count: int | None
     threads: int
     elsewhere: bool = False
-
-
-def with_machine(source: Source, workers: int | None, executor: str | None, address: str | None) -> Source:
-    """The study with these in place of what it says itself."""
-    given = {"workers": workers, "executor": executor, "address": address}
-    values = source.study.machine.model_dump() | {key: value for key, value in given.items() if value is not None}
-    if values["address"] is not None and values["executor"] != "ray":
-        raise FloatlensError("an address is that of a Ray cluster; give the executor ray with it")
-    study = source.study.model_copy(update={"machine": Machine.model_validate(values)})
-    return Source(study, source.base, source.origin)
 
 
 def team_for(plan: Plan, items: int, local: int | None = None) -> Team:
