@@ -82,8 +82,8 @@ def qa() -> None:
 
 def stress() -> None:
     """All six tests, 230 questions a point: five on one-hop questions, layouts on two-hop ones."""
-    doses = ("--places", "0,4,9", "--change", "distractor_counts=1,4", "--change", "shuffles=3")
-    common = ("--limit", "230", *WRITE, *doses, "--change", "mask_counts=1,2,8,32", "--out", RUNS / "stress")
+    doses = ("--places", "0,4,9", "--change", "distractor.counts=1,4", "--change", "order.shuffles=3")
+    common = ("--limit", "230", *WRITE, *doses, "--change", "masks.counts=1,2,8,32", "--out", RUNS / "stress")
     one_hop = ("--data", "scale:rag:seed=2", "--test", "noise,position,distractor,order,masks")
     run("stress", *MODELS, *one_hop, *common)
     run("stress", *MODELS, "--data", "scale:two-hop:seed=2", "--test", "layout", *common)

@@ -9,7 +9,7 @@ from floatlens.analysis import anchors
 from floatlens.core.errors import FloatlensError
 from shared.synthetic import MASK, build, random_attention, ready, spread
 
-REGIONS = ["bos", *["query"] * 3, *["doc1"] * 4, *["answer"] * 4]
+REGIONS = ["bos", *["question"] * 3, *["doc1"] * 4, *["answer"] * 4]
 COMMITTED = [(9, 0), (8, 1), (11, 2), (10, 3)]
 
 
@@ -123,7 +123,7 @@ def test_one_row_per_anchor_in_the_frame():
     assert list(frame.columns) == ["step", "layer", "key", "token", "region", "received", "share", "null"]
     assert len(frame) == 8 * 4
     first, last = frame.iloc[0], frame.iloc[-1]
-    assert (first["step"], first["layer"], first["key"], first["token"], first["region"]) == (0, 0, 2, ":", "other")
+    assert (first["step"], first["layer"], first["key"], first["token"], first["region"]) == (0, 0, 2, ":", "template")
     assert (last["step"], last["layer"], last["key"], last["token"], last["region"]) == (7, 3, 16, "bird", "doc3")
     assert first["share"] == pytest.approx(trace.data["received"].values[0, 0, :, 2].mean())
     assert first["null"] == pytest.approx(1 / 30)

@@ -45,7 +45,7 @@ def test_robustness_is_the_area_over_the_clean_score() -> None:
 def test_layouts_have_no_scale_so_their_mean_counts() -> None:
     columns = {"layout-adjacent": [1, 1], "layout-scattered": [1, 0], "layout-split": [0, 0], "clean": [1, 1]}
     (curve,) = curves(frame(columns), POINTS)
-    assert [point.label for point in curve.points] == ["adjacent", "scattered", "split"]  # reversed was not asked
+    assert [point.point for point in curve.points] == ["adjacent", "scattered", "split"]  # reversed was not asked
     assert float(curve.robustness.mean) == pytest.approx(0.5)
 
 

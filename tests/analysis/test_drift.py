@@ -162,7 +162,7 @@ def test_the_group_of_queries_is_the_one_asked_for():
     attention = np.zeros((2, 1, 1, 20, 20))
     attention[:, 0, 0, :18, 0] = 1
     attention[0, 0, 0, 18:, 3] = attention[1, 0, 0, 18:, 5] = 1
-    trace = build(attention, causal=False, regions=["query"] * 18 + ["answer"] * 2)
+    trace = build(attention, causal=False, regions=["question"] * 18 + ["answer"] * 2)
     assert float(drift(trace, rule="top1")["slope"].mean) == 0
     assert float(drift(trace, rule="top1", group="answer")["slope"].mean) == 2
     by_sums = drift(trace, rule="rulli(3)", group="answer")  # two queries cannot make a sum above 3

@@ -67,7 +67,7 @@ def test_dormant_heads_are_those_of_the_group_that_asks():
     """The answer looks at key 2; everybody else, twelve of fifteen, does not."""
     weights = np.full((1, 1, 1, SIZE, SIZE), 1.0)
     weights[0, 0, 0, 12:] = np.eye(SIZE)[2]
-    trace = trace_of(weights, regions=["query"] * 12 + ["answer"] * 3)
+    trace = trace_of(weights, regions=["question"] * 12 + ["answer"] * 3)
     assert extremes(trace, rule="top1", group="answer")["dormant"].mean.tolist() == [1]
     assert extremes(trace, rule="top1")["dormant"].mean.tolist() == [0]
 

@@ -10,8 +10,21 @@ from floatlens.analysis.flow import documents_of, gold_of
 from floatlens.core.errors import FloatlensError
 from shared.synthetic import MASK, build, random_attention, ready, samples, spread
 
-REGIONS = ["bos", "query", "query", "doc1", "doc1", "doc2", "doc2", "doc2", "doc3", "answer", "answer", "other"]
-NAMES = ["bos", "query", "doc1", "doc2", "doc3", "answer", "other"]
+REGIONS = [
+    "bos",
+    "question",
+    "question",
+    "doc1",
+    "doc1",
+    "doc2",
+    "doc2",
+    "doc2",
+    "doc3",
+    "answer",
+    "answer",
+    "template",
+]
+NAMES = ["bos", "question", "doc1", "doc2", "doc3", "answer", "template"]
 
 
 def by_hand(rows, **more):
@@ -78,7 +91,7 @@ def test_lift_over_the_run_at_ten_moments():
 
 def test_before_an_autoregressive_model_writes_the_template_text_asks():
     """Pass 0 has no answer query: its lift is that of the template text, 3; in pass 1 the answer's, 5."""
-    regions = ["doc1", "doc2", "other", "answer", "answer"]
+    regions = ["doc1", "doc2", "template", "answer", "answer"]
     attention = spread(np.tile(np.eye(5), (2, 1, 1, 1, 1)) + 1e-12, causal=True, lengths=[3, 4])
     attention[:, 0, 0, 2, :3] = [0.2, 0.6, 0.2]
     attention[1, 0, 0, 3, :4] = [0.1, 0.5, 0.2, 0.2]
@@ -110,12 +123,12 @@ def test_documents_and_gold_are_named_by_the_prompt():
 
 def test_without_a_gold_or_another_document_there_is_no_lift():
     rows = np.full((5, 5), 0.2)
-    for more in ({"gold": None}, {"regions": ["bos", "doc1", "query", "other", "answer"], "gold": 0}):
+    for more in ({"gold": None}, {"regions": ["bos", "doc1", "question", "template", "answer"], "gold": 0}):
         found = flow(by_hand([rows], **more))
         assert np.isnan(found["gold_lift"].mean)
         assert np.allclose(found["attention"].mean, 0.2)
     with pytest.raises(FloatlensError, match="no answer region"):
-        flow(by_hand([rows], regions=["bos", "doc1", "doc2", "doc3", "query"]))
+        flow(by_hand([rows], regions=["bos", "doc1", "doc2", "doc3", "question"]))
 
 
 def test_the_last_pass_counts():

@@ -13,7 +13,7 @@ from floatlens.core.errors import FloatlensError
 from shared.synthetic import EOS, MASK, build, ready
 
 # 0 bos | 1 2 question | 3 4 5 6 document 1, the gold one, evidence 4 5 6 | 7 document 2 | 8 … 11 answer
-REGIONS = ["bos", "query", "query", *["doc1"] * 4, "doc2", *["answer"] * 4]
+REGIONS = ["bos", "question", "question", *["doc1"] * 4, "doc2", *["answer"] * 4]
 A, B, C = 20, 21, 22
 FINAL = [1, 10, 11, 12, A, B, C, A, A, B, 30, EOS]
 EVIDENCE = (4, 5, 6)

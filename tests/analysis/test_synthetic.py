@@ -52,7 +52,7 @@ def test_statistics_of_a_case_worked_out_by_hand():
         mask_id=MASK,
         final=[1, 7, 8],
         committed=[(2, 0)],
-        regions=["bos", "query", "answer"],
+        regions=["bos", "question", "answer"],
         evidence=[1],
     )
     data = trace.data

@@ -82,7 +82,7 @@ def test_every_step_is_a_full_pass(
 
 
 def by_hand(seen: Any, length: int) -> dict[str, np.ndarray]:
-    """The first 5 positions are "query", the rest "answer", of the regions bos, query, answer, other."""
+    """The first 5 positions are "question", the rest "answer", of the regions bos, question, answer, template."""
     weights, visible = seen.weights[0], seen.visible[0]
     answer = range(5, length)
     spans = {1: range(5), 2: answer}
@@ -134,7 +134,7 @@ def test_pieces_of_any_size(
     model, ids = tiny_model(name), draw(2, 10)
     mask = torch.ones_like(ids, dtype=torch.bool) if side is None else padded(10, [0, 3], side)
     region_of = np.where(mask.numpy(), np.arange(10) // 4, -1)
-    layout = Layout(("bos", "query", "answer"), region_of)
+    layout = Layout(("bos", "question", "answer"), region_of)
 
     def run(sizes: tuple[int, ...]) -> tuple[Recorder, Tensor, list[Any]]:
         probes = all_probes()

@@ -11,7 +11,8 @@ import pytest
 from floatlens.claims import answer_claims
 from floatlens.data.stress import StressSettings, points
 
-POINTS = [p for test in ("clean", "noise", "position") for p in points(test, StressSettings(places=(0, 9)))]
+SETTINGS = StressSettings(position={"places": (0, 9)})
+POINTS = [p for test in ("clean", "noise", "position") for p in points(test, SETTINGS)]
 
 
 def answers(rates: dict[str, dict[str, float]], n: int = 60, data: str = "d") -> pd.DataFrame:

@@ -40,9 +40,9 @@ def test_stress_writes_curves_and_figures(floatlens: Run, tmp_path: Path) -> Non
     out = tmp_path / "run"
     code, shown, err = floatlens(
         *("stress", "scale:llada", "--data", "scale:rag:documents=4", "--data", "scale:two-hop:documents=4"),
-        *("--limit", "4", "--out", out, "--documents", "4", "--places", "0,3", "--change", "distractor_counts=1,2"),
-        *("--change", "distractor_kinds=random,topic"),
-        *("--change", "shuffles=2", "--change", "mask_counts=1,2", *QUICK),
+        *("--limit", "4", "--out", out, "--documents", "4", "--places", "0,3", "--change", "distractor.counts=1,2"),
+        *("--change", "distractor.kinds=random,topic"),
+        *("--change", "order.shuffles=2", "--change", "masks.counts=1,2", *QUICK),
     )
     assert code == 0, err
     assert "layout: 4 of 4 questions of scale:rag:documents=4 do not fit" in err
@@ -58,7 +58,7 @@ def test_stress_writes_curves_and_figures(floatlens: Run, tmp_path: Path) -> Non
     assert {"reference", "robustness", "low", "high"} <= set(robustness.columns)
     code, _, err = floatlens(
         *("stress", "scale:llada", "--data", "scale:rag:documents=4", "--limit", "4", "--out", out),
-        *("--test", "noise", "--change", "shuffles=3", *QUICK),
+        *("--test", "noise", "--change", "order.shuffles=3", *QUICK),
     )
     assert code == 2
     assert "stress.documents = 4, now it is 10" in err

@@ -50,7 +50,9 @@ def test_gold_by_the_answer_is_asked_for_and_put_on_record() -> None:
     assert {example.meta["gold_by"] for example in data.examples()} == {"answer"}
     assert data.described()["gold"] == "answer"
     assert "gold" not in open_data(path).described()  # older runs go on
-    assert unfit(next(open_data(path).examples()), "noise") == "has 0 gold documents, and noise needs 1 or more"
+    reason = unfit(next(open_data(path).examples()), "noise") or ""
+    assert reason.startswith("has 0 gold documents, and noise needs 1 or more; ")
+    assert "`gold: answer` (in a study) or --gold answer" in reason
     assert unfit(next(data.examples()), "noise") is None
     with pytest.raises(FloatlensError, match='gold="answers": expected "answer"'):
         open_data(path, gold="answers")  # type: ignore[arg-type]

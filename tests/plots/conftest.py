@@ -19,7 +19,7 @@ from floatlens.analysis import ANALYSES, Group, Result, analyse
 from floatlens.prompts.words import CLASSES
 from floatlens.traces import Trace
 
-REGIONS = ("bos", "query", "doc1", "doc2", "doc3", "answer", "other")
+REGIONS = ("bos", "question", "doc1", "doc2", "doc3", "answer", "template")
 VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "absorption": dict.fromkeys(("absorbed", "uniform", "excess", "anchors"), ("view", "layer")),
     "drift": {

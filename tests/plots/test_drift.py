@@ -83,7 +83,7 @@ def test_regions_are_named_and_gold_is_marked(in_regions: Callable[..., Trace]) 
     figure = plot_drift(anchors(in_regions("dream")), layer=0)
     strip = figure.axes[1]
     boxes = [(box.get_label(), box.get_x() + 0.5, box.get_width()) for box in strip.patches]
-    assert boxes[:4] == [("bos", 0, 1), ("other", 1, 1), ("doc1", 2, 2), ("doc2", 4, 2)]
+    assert boxes[:4] == [("bos", 0, 1), ("template", 1, 1), ("doc1", 2, 2), ("doc2", 4, 2)]
     written = {text.get_text(): text for text in strip.texts}
     assert "doc1" in written
     assert written["doc2 gold"].get_fontweight() == "bold"

@@ -41,12 +41,12 @@ def test_a_gain_has_its_interval_and_its_n() -> None:
 @pytest.mark.parametrize(
     ("test", "ticks", "axis"),
     [
-        ("noise", ["0", "1", "2", "3", "4"], "documents of noise"),
-        ("position", ["1", "5", "10"], "place of the gold document"),
+        ("noise", ["0", "1", "2", "3", "4"], "noise documents"),
+        ("position", ["1", "5", "10"], "position of the gold document"),
     ],
 )
 def test_an_axis_says_what_was_shown(test: str, ticks: list[str], axis: str) -> None:
-    line = points(test, StressSettings(places=(0, 4, 9)))
+    line = points(test, StressSettings(position={"places": (0, 4, 9)}))
     scores = estimate(np.ones((9, len(line))))
     curve = Curve("a", "mdm", "d", test, test, "accuracy", tuple(line), scores, estimate(np.ones(9)), scores)
     (axes,) = plot_stress([curve], test).axes

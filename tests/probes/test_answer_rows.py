@@ -38,7 +38,7 @@ def prompt_of(ids: list[int], evidence: list[int]) -> Prompt:
     marked = np.zeros(len(ids), dtype=bool)
     marked[evidence] = True
     region_of = np.array([0] + [1] * (len(ids) // 2) + [2] * (len(ids) - 1 - len(ids) // 2), dtype=np.int16)
-    regions = ["bos", "query", "doc1", "answer", "other"]
+    regions = ["bos", "question", "doc1", "answer", "template"]
     return Prompt(ids, regions, region_of, "", np.zeros((len(ids), 2), dtype=np.int64), marked, "passage")
 
 
@@ -143,7 +143,7 @@ def run(model: LanguageModel, prompts: list[list[int]], settings: dict[str, Any]
     for b, own in enumerate(columns):
         region_of[b, own] = [0] * len(prompts[b]) + [1] * (len(own) - len(prompts[b]))
         evidence[b, own[1:3]] = True
-    layout = Layout(("query", "answer"), region_of, evidence)
+    layout = Layout(("question", "answer"), region_of, evidence)
     probes = ["answer_rows", "received", "qk", "entropy"]
     with capture(model, probes, layout=layout, steps=canvas.max_steps, length=canvas.length) as recorder:
         for step in decode_steps(model, prompts, **settings):

@@ -21,7 +21,7 @@ NAMES = ("llada", "dream", "bert", "albert", "distilbert", "modernbert", "a2d-qw
 NAMES += ("llama", "gpt2", "mistral")
 SIDES = [None, "left", "right"]
 LENGTH = 18
-REGIONS = ("bos", "query", "doc1", "doc2", "answer", "other")
+REGIONS = ("bos", "question", "doc1", "doc2", "answer", "template")
 PROBES = ("received", "entropy", "flow", "qk", "extremes")
 
 
@@ -155,7 +155,7 @@ def test_flow_between_regions(name: str, side: str | None, run: Callable[..., Ca
                             per_head[h, where[j]] += seen.weights[b, h, i, j] / len(rows)
             assert flow[b, number, r].tolist() == pytest.approx(per_head.mean(0).tolist(), abs=1e-5)
             assert flow[b, number, r].sum() == pytest.approx(1, abs=1e-5)
-            if REGIONS[r] == "query":
+            if REGIONS[r] == "question":
                 assert np.abs(asked[b, number] - per_head).max() <= 1e-5
 
 
@@ -250,7 +250,7 @@ def test_a_token_outside_every_region_counts_nowhere(
     """-1 in a layout marks padding; a caller who also marks real tokens so takes their queries out of all means."""
     model, ids = tiny_model("llada"), draw(1, 8)
     region_of = np.array([[-1, 0, 0, 0, 1, 1, 1, 1]])
-    with capture(model, ["received", "flow"], layout=Layout(("query", "answer"), region_of)) as recorder:
+    with capture(model, ["received", "flow"], layout=Layout(("question", "answer"), region_of)) as recorder:
         model.forward(ids)
     weights = observe(model, ids).layers[0].weights[0]
     received = recorder.variables["received"].stack()[0, 0, 0]

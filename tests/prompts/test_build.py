@@ -64,11 +64,11 @@ def test_regions_of_words_by_hand(make_words: Any, short: Path) -> None:
     prompt = prompts.build(make_words(), question="how big", documents=documents, gold=0, template=short)
     assert prompt.text == "[1] Big Town - it is big / [2] so small Q: how big A:"
     expected = [
-        *[("<s>", "bos"), ("[1]", "other"), ("Big", "doc1"), ("Town", "doc1"), ("-", "doc1"), ("it", "doc1")],
-        *[("is", "doc1"), ("big", "doc1"), ("/", "other"), ("[2]", "other"), ("so", "doc2"), ("small", "doc2")],
-        *[("Q:", "other"), ("how", "query"), ("big", "query"), ("A:", "other")],
+        *[("<s>", "bos"), ("[1]", "template"), ("Big", "doc1"), ("Town", "doc1"), ("-", "doc1"), ("it", "doc1")],
+        *[("is", "doc1"), ("big", "doc1"), ("/", "template"), ("[2]", "template"), ("so", "doc2"), ("small", "doc2")],
+        *[("Q:", "template"), ("how", "question"), ("big", "question"), ("A:", "template")],
     ]
-    assert prompt.regions == ["bos", "query", "doc1", "doc2", "answer", "other"]
+    assert prompt.regions == ["bos", "question", "doc1", "doc2", "answer", "template"]
     assert names(prompt) == [region for _, region in expected]
     assert [prompt.text[a:b] for a, b in prompt.offsets[1:]] == [word for word, _ in expected[1:]]
     assert prompt.region_of.dtype == np.int16
@@ -80,8 +80,8 @@ def test_regions_of_words_by_hand(make_words: Any, short: Path) -> None:
 
 def test_closed_book(make_words: Any, short: Path) -> None:
     prompt = prompts.build(make_words(), question="how big", template=short)
-    assert names(prompt) == ["bos", "other", "query", "query", "other"]
-    assert prompt.regions == ["bos", "query", "answer", "other"]
+    assert names(prompt) == ["bos", "template", "question", "question", "template"]
+    assert prompt.regions == ["bos", "question", "answer", "template"]
     assert (prompt.gold, prompt.gold_region, prompt.evidence_kind) == (None, None, "none")
     assert not prompt.evidence.any()
 
@@ -94,7 +94,7 @@ def test_every_document_is_found_whole(tokenizer: Any, text: str) -> None:
     assert covered(prompt, "doc1") == squeeze("Titre" + text)
     assert covered(prompt, "doc2") == squeeze(text)
     assert covered(prompt, "doc3") == squeeze("{i}Last one.")
-    assert covered(prompt, "query") == squeeze(question)
+    assert covered(prompt, "question") == squeeze(question)
     for i in (1, 2):
         assert np.flatnonzero(prompt.mask(f"doc{i}")).max() < np.flatnonzero(prompt.mask(f"doc{i + 1}")).min()
     assert not prompt.mask("answer").any()
@@ -113,7 +113,7 @@ def test_offsets_with_and_without_the_leading_space_agree(make_bpe: Any) -> None
 def test_special_tokens_of_bert(make_wordpiece: Any) -> None:
     prompt = prompts.build(make_wordpiece(), question="Où est Paris?", documents=["Élan vital."])
     assert names(prompt)[0] == "bos"
-    assert names(prompt)[-1] == "other"
+    assert names(prompt)[-1] == "template"
     assert names(prompt).count("bos") == 1
     assert covered(prompt, "doc1") == "Élanvital."
 
@@ -128,17 +128,17 @@ def test_a_closing_eos_is_taken_off(make_words: Any, short: Path) -> None:
 def test_a_token_goes_where_most_of_its_characters_are() -> None:
     #       0123456789
     text = "aab  bb cd"
-    spans = [Span("doc1", 0, 2), Span("doc2", 2, 7), Span("query", 9, 10)]
-    regions = ["bos", "query", "doc1", "doc2", "answer", "other"]
+    spans = [Span("doc1", 0, 2), Span("doc2", 2, 7), Span("question", 9, 10)]
+    regions = ["bos", "question", "doc1", "doc2", "answer", "template"]
     cases = [
         ((0, 3), "doc1"),  # aa | b: two to one
         ((1, 3), "doc1"),  # a | b: a tie goes to the earlier
         ((1, 6), "doc2"),  # a | b..b: spaces do not count
         ((3, 5), "doc2"),  # all space, all in doc2
         ((6, 8), "doc2"),  # b | space
-        ((7, 10), "other"),  # space and c of the template | d: a tie
-        ((9, 10), "query"),
-        ((10, 10), "query"),  # no character of its own: with what it follows
+        ((7, 10), "template"),  # space and c of the template | d: a tie
+        ((9, 10), "question"),
+        ((10, 10), "question"),  # no character of its own: with what it follows
     ]
     offsets = np.array([place for place, _ in cases])
     encoded = Encoded([0] * len(cases), offsets, np.zeros(len(cases), dtype=bool), bos=False)
@@ -146,14 +146,14 @@ def test_a_token_goes_where_most_of_its_characters_are() -> None:
 
 
 def test_tokens_the_tokenizer_added_belong_to_no_document() -> None:
-    regions = ["bos", "query", "answer", "other"]
+    regions = ["bos", "question", "answer", "template"]
     offsets = np.array([(0, 0), (0, 0), (0, 2), (0, 0)])
     added = np.array([True, True, False, True])
-    spans = [Span("query", 0, 2)]
+    spans = [Span("question", 0, 2)]
     found = [regions[i] for i in locate("ab", Encoded([7, 8, 1, 9], offsets, added, bos=True), spans, regions)]
-    assert found == ["bos", "other", "query", "other"]
+    assert found == ["bos", "template", "question", "template"]
     found = [regions[i] for i in locate("ab", Encoded([7, 8, 1, 9], offsets, added, bos=False), spans, regions)]
-    assert found == ["other", "other", "query", "other"]
+    assert found == ["template", "template", "question", "template"]
 
 
 def test_documents_as_texts_mappings_and_objects(make_bpe: Any) -> None:
@@ -216,12 +216,12 @@ def test_unknown_words_are_no_control_tokens(make_words: Any, recwarn: pytest.Wa
 
 def test_from_text(make_bpe: Any, make_words: Any) -> None:
     prompt = prompts.from_text(make_bpe("llada"), "Paris is {big}.")
-    assert names(prompt) == ["bos"] + ["query"] * (len(prompt) - 1)
+    assert names(prompt) == ["bos"] + ["question"] * (len(prompt) - 1)
     assert make_bpe().decode(prompt.ids[1:]) == "Paris is {big}."
     assert (prompt.question, prompt.template, prompt.chat) == (None, None, False)
     again = prompts.from_text(make_words(), "<s> how big")  # the BOS is there already
     assert again.ids.count(0) == 1
-    assert names(again) == ["bos", "query", "query"]
+    assert names(again) == ["bos", "question", "question"]
     with pytest.raises(FloatlensError, match="prompt: expected a text"):
         prompts.from_text(make_bpe(), "")
 
@@ -231,9 +231,9 @@ def test_from_ids(ids: Any) -> None:
     prompt = prompts.from_ids(ids, bos_id=5)
     assert prompt.ids == [5, 6, 7]
     assert all(type(token) is int for token in prompt.ids)
-    assert names(prompt) == ["bos", "query", "query"]
-    assert names(prompts.from_ids(ids)) == ["query"] * 3
-    assert names(prompts.from_ids(ids, bos_id=6)) == ["query"] * 3
+    assert names(prompt) == ["bos", "question", "question"]
+    assert names(prompts.from_ids(ids)) == ["question"] * 3
+    assert names(prompts.from_ids(ids, bos_id=6)) == ["question"] * 3
     assert prompt.offsets.shape == (3, 2)
 
 

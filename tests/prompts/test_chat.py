@@ -52,7 +52,7 @@ def test_the_chat_stands_around_the_same_message(request: pytest.FixtureRequest,
     assert wrapped.text == before + bare.text + after
     assert (wrapped.chat, bare.chat) == (True, False)
     assert of(wrapped, "doc1").strip() == "Paris is in France."
-    assert of(wrapped, "query").strip() == "where is Paris?"
+    assert of(wrapped, "question").strip() == "where is Paris?"
     published = tokenizer.apply_chat_template(
         [{"role": "user", "content": bare.text}], add_generation_prompt=True, return_dict=False
     )
@@ -76,8 +76,8 @@ def test_the_words_of_the_chat_template_are_other(make_bpe: Any) -> None:
     assert prompt.text.count("system") == prompt.text.count("user") == 2
     assert prompt.text.count("assistant") == 3
     assert of(prompt, "doc1").strip() == "system user"
-    assert of(prompt, "query").strip() == "assistant"
-    rest = "".join(prompt.text[a:b] for a, b in prompt.offsets[prompt.mask("other")].tolist())
+    assert of(prompt, "question").strip() == "assistant"
+    rest = "".join(prompt.text[a:b] for a, b in prompt.offsets[prompt.mask("template")].tolist())
     assert (rest.count("system"), rest.count("user"), rest.count("assistant")) == (1, 1, 2)
 
 
@@ -93,7 +93,7 @@ def test_spaces_at_the_ends_of_the_message_may_be_trimmed(make_bpe: Any, tmp_pat
     assert prompt.text == before + (whole if chat == "chatml" else whole.strip()) + after
     assert of(prompt, "doc1").strip() == "First one."
     assert of(prompt, "doc2").strip() == "Second one."
-    assert of(prompt, "query").strip() == "who?"
+    assert of(prompt, "question").strip() == "who?"
 
 
 @pytest.mark.parametrize(

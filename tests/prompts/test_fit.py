@@ -71,7 +71,7 @@ def test_no_documents_left_is_closed_book(make_words: Any) -> None:
     with pytest.warns(FloatlensWarning, match="5 of 5 documents dropped"):
         prompt = build(make_words(), CLOSED)
     assert prompt.ids == prompts.build(make_words(), question="q").ids
-    assert prompt.regions == ["bos", "query", "answer", "other"]
+    assert prompt.regions == ["bos", "question", "answer", "template"]
 
 
 @pytest.mark.parametrize(

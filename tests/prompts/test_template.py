@@ -50,7 +50,7 @@ def test_spans_of_a_template_of_ones_own(tmp_path: Path) -> None:
     template = load_template(write(tmp_path, GOOD))
     rendered = render(template, "why", [Document(title="T", text="one"), Document(text="two")])
     assert rendered.text == "<1> T = one ; <2> two | Q: why {json} A:"
-    assert rendered.spans == (Span("doc1", 4, 11), Span("doc2", 18, 21), Span("query", 27, 30))
+    assert rendered.spans == (Span("doc1", 4, 11), Span("doc2", 18, 21), Span("question", 27, 30))
     assert rendered.texts == ((8, 11), (18, 21))
     assert template.label.startswith("mine@3#")
 
@@ -64,7 +64,7 @@ def test_the_digest_of_a_file_of_ones_own_follows_its_content(tmp_path: Path) ->
 def test_a_question_may_stand_before_and_after_the_documents(tmp_path: Path) -> None:
     source = GOOD.replace('"{documents} |', '"{question} {documents} |')
     rendered = render(load_template(write(tmp_path, source)), "why", [Document(text="two")])
-    assert [span.region for span in rendered.spans] == ["query", "doc1", "query"]
+    assert [span.region for span in rendered.spans] == ["question", "doc1", "question"]
     assert [rendered.text[span.start : span.stop] for span in rendered.spans] == ["why", "two", "why"]
 
 

@@ -58,7 +58,7 @@ def test_names_become_modes_tests_and_edits() -> None:
 
 def test_gold_by_the_answer_in_a_study(planned: Planned, tmp_path: Path) -> None:
     """Of five questions four mark their gold document, and all five have one that holds the answer."""
-    asked = {"conditions": ["noise"], "stress": {"noise_ratios": [0.0, 0.2]}}
+    asked = {"conditions": ["noise"], "stress": {"noise": {"ratios": [0.0, 0.2]}}}
     ref = str(tmp_path / "d.jsonl")
     marked, by_answer = planned(**asked), planned(data=[{"ref": ref, "gold": "answer"}], **asked)
     assert [rows(plan)["d", "noise"]["llada"] for plan in (marked, by_answer)] == [2 * 4, 2 * 5]
@@ -72,7 +72,7 @@ def test_every_item_is_counted_once(planned: Planned) -> None:
     plan = planned(
         said.append,
         conditions=["closed", "noise", "masks", "drop_anchors", "sink_token:logit=2"],
-        stress={"noise_ratios": [0, 0.5], "noise_documents": 2, "mask_counts": [1, 2]},
+        stress={"noise": {"ratios": [0, 0.5], "documents": 2}, "masks": {"counts": [1, 2]}},
         traces={"questions": 3, "places": [0, 1], "documents": 2},
     )
     assert rows(plan) == {

@@ -54,9 +54,9 @@ def test_qa() -> None:
 
 
 def test_stress() -> None:
-    made = stress_study(MODELS, DATA, stress={"shuffles": 2}, stress_seed=5, gold="answer")
+    made = stress_study(MODELS, DATA, stress={"order": {"shuffles": 2}}, stress_seed=5, gold="answer")
     assert made.conditions == ("noise", "position", "distractor", "layout", "order", "masks")
-    assert (made.stress.shuffles, made.seeds.stress, made.data[0].gold) == (2, 5, "answer")
+    assert (made.stress.of("order").shuffles, made.seeds.stress, made.data[0].gold) == (2, 5, "answer")
     assert stress_study(MODELS, DATA, tests=["noise"]).conditions == ("noise",)
 
 

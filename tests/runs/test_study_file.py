@@ -37,7 +37,7 @@ def test_a_bare_text_is_a_reference() -> None:
         ({"models": [{"ref": "m", "dtpye": "x"}]}, 'no key "models[0].dtpye"; did you mean "dtype"?'),
         ({"traces": {"place": [0]}}, 'no key "traces.place"; did you mean "places"?'),
         ({"machine": {"worker": 2}}, 'no key "machine.worker"; did you mean "workers"?'),
-        ({"stress": {"noise_ratio": [0]}}, 'no key "noise_ratio"; did you mean "noise_ratios"?'),
+        ({"stress": {"noise": {"ratio": [0]}}}, 'noise: no key "ratio"; did you mean "ratios"?'),
         ({"traces": {"questions": -1}}, "traces.questions is -1: value error, wants a whole number, at least 0"),
         ({"output": {"figures": ["gif"]}}, "output.figures[0] is 'gif': input should be 'pdf', 'svg' or 'png'"),
         ({"models": []}, "models is []"),

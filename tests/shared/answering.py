@@ -12,11 +12,10 @@ from floatlens.runs.records import AnswerRecord, StudyRecord, write_records
 QUESTIONS = 12
 KINDS = {"moving-mdm": "mdm", "fixed-arm": "arm"}
 STRESS = {
-    "noise_ratios": [0.0, 0.4, 0.8],
-    "places": [0, 4, 9],
-    "distractor_counts": [1, 4],
-    "distractor_kinds": ["random", "topic"],
-    "shuffles": 2,
+    "noise": {"ratios": [0.0, 0.4, 0.8]},
+    "position": {"places": [0, 4, 9]},
+    "distractor": {"counts": [1, 4], "kinds": ["random", "topic"]},
+    "order": {"shuffles": 2},
 }
 CONDITIONS = {
     "qa": ["closed", "rag"],

@@ -21,7 +21,7 @@ STUDY: dict[str, Any] = {
         }
     ],
     "decoding": {"settings": {"gen_length": 4, "steps": 2}},
-    "stress": {"noise_ratios": [0, 0.4], "noise_documents": 3},
+    "stress": {"noise": {"ratios": [0, 0.4], "documents": 3}},
     "traces": {"questions": 1, "places": [0, 2], "documents": 3, "edited": 1},
     "analyses": ["drift", "absorption", "flow"],
     "output": {"figures": ["png"], "examples": 1},

@@ -88,7 +88,7 @@ def build(
                 sequence[row, position] = -1 if mask_id is None else mask_id
     here, masked = sequence >= 0, sequence == (-2 if mask_id is None else mask_id)
     _check(attention, here, causal)
-    of = list(regions or ["query"] * size)
+    of = list(regions or ["question"] * size)
     names = _region_names(of)
     region_of = np.array([names.index(name) for name in of])
     answer = region_of == (names.index("answer") if "answer" in names else -1)
@@ -163,7 +163,7 @@ def _check(attention: Array, here: Array, causal: bool) -> None:
 
 def _region_names(of: Sequence[str]) -> list[str]:
     documents = sorted({name for name in of if name.startswith("doc")}, key=lambda name: int(name[3:]))
-    return [name for name in ("bos", "query", *documents, "answer", "other") if name in of]
+    return [name for name in ("bos", "question", *documents, "answer", "template") if name in of]
 
 
 def _received(attention: Array, asking: Array, here: Array) -> Array:
@@ -200,7 +200,7 @@ def _flows(attention: Array, here: Array, of: Sequence[str], names: Sequence[str
                     continue
                 mass = sum(attention[step, :, :, i][..., keys].sum(axis=-1) for i in rows) / len(rows)
                 flow[step, :, a, b] = mass.mean(axis=-1)
-                if asker == "query":
+                if asker == "question":
                     question[step, :, :, b] = mass
     return {"flow": flow, "question_flow": question}
 
@@ -276,7 +276,16 @@ def _variables(data: dict[str, Array], heads: str) -> dict[str, Any]:
 
 # -- ready-made -------------------------------------------------------------------------------------------------------
 
-REGIONS = ["bos", *["other"] * 2, *["doc1"] * 5, *["doc2"] * 5, *["doc3"] * 5, *["query"] * 3, "other", *["answer"] * 8]
+REGIONS = [
+    "bos",
+    *["template"] * 2,
+    *["doc1"] * 5,
+    *["doc2"] * 5,
+    *["doc3"] * 5,
+    *["question"] * 3,
+    "template",
+    *["answer"] * 8,
+]
 PROMPT = len(REGIONS) - 8
 TEXTS = [
     *("<bos>", "Answer", ":"),

@@ -118,8 +118,8 @@ def test_a_hole(ref: str, hole: Any, load: Callable[[str], Any]) -> None:
     assert trace.forced
     assert data.sizes["step"] == data.sizes["token"] == cut["tokens"]
     where = [trace.regions[i] for i in data["region_of"].values]
-    after = ["query"] * (len(ids) - stop) if seen else []
-    assert where == ["bos", *["query"] * (cut["start"] - 1), *["answer"] * cut["tokens"], *after]
+    after = ["question"] * (len(ids) - stop) if seen else []
+    assert where == ["bos", *["question"] * (cut["start"] - 1), *["answer"] * cut["tokens"], *after]
     if hole == 6:
         assert cut["start"] == 1 + (len(ids) - 1 - 6) // 2
     else:
@@ -162,7 +162,7 @@ def test_masks_in_ids_are_the_answer(tiny_model: Callable[[str], Any]) -> None:
     model = tiny_model("llada")
     prompt = [5, model.mask_id, model.mask_id, 9]
     trace = fl.trace(model, prompt_ids=prompt, target_ids=[7, 8], probes=["flow"])
-    assert [trace.regions[i] for i in trace.data["region_of"].values] == ["query", "answer", "answer", "query"]
+    assert [trace.regions[i] for i in trace.data["region_of"].values] == ["question", "answer", "answer", "question"]
     assert trace.data.attrs["decoding"]["answer_ids"] == [7, 8]
 
 

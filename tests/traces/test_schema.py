@@ -49,7 +49,7 @@ DIMS = {
 
 
 def test_the_schema_is_what_was_promised() -> None:
-    assert SCHEMA_VERSION == 1
+    assert SCHEMA_VERSION == 2
     assert {name: " ".join(variable.dims) for name, variable in SCHEMA.items()} == DIMS
     assert set(SCHEMA) == set(ALWAYS) | set(FORCED) | {name for table in BY_PROBE.values() for name in table}
     assert sum(map(len, BY_PROBE.values())) + len(ALWAYS) + len(FORCED) == len(SCHEMA)  # no name under two probes
@@ -162,7 +162,7 @@ def test_validation_names_the_first_fault(make_trace: Callable[[str], Trace]) ->
 
 def test_properties_and_repr(make_trace: Callable[[str], Trace]) -> None:
     mdm, arm = make_trace("mdm"), make_trace("arm")
-    assert mdm.regions == ("bos", "query", "answer", "other")
+    assert mdm.regions == ("bos", "question", "answer", "template")
     assert mdm.model["family"] == "dream"
     assert mdm.tokens == ()
     assert mdm.answer is None

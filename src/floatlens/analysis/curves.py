@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from floatlens.analysis.intervals import Estimate, estimate, estimate_of
-from floatlens.data.stress import TESTS, Point
+from floatlens.data.stress import STRESS_TESTS, Point
 from floatlens.evaluation.metrics import normalise
 
 __all__ = ["Curve", "agreement", "curves", "curves_frame", "relative_area", "robustness_frame"]
@@ -53,7 +53,8 @@ def curves(answers: pd.DataFrame, points: Sequence[Point], *, metric: str = "acc
     found = []
     for (model, kind, data), own in answers.groupby(["model", "kind", "data"], sort=False):
         wide = own.pivot(index="id", columns="condition", values=metric)
-        for test, series in dict.fromkeys((point.test, point.series) for point in points if point.test != "clean"):
+        drawn = [point for point in points if STRESS_TESTS[point.test].reference != point.test]
+        for test, series in dict.fromkeys((point.test, point.series) for point in drawn):
             line = [p for p in points if (p.test, p.series) == (test, series) and p.name in wide.columns]
             if line:
                 found.append(_curve((str(model), str(kind), str(data)), test, series, metric, line, wide))
@@ -63,12 +64,12 @@ def curves(answers: pd.DataFrame, points: Sequence[Point], *, metric: str = "acc
 def _curve(
     who: tuple[str, str, str], test: str, series: str, metric: str, line: list[Point], wide: pd.DataFrame
 ) -> Curve:
-    reference = line[0].name if test == "masks" else "clean"
+    reference = STRESS_TESTS[test].reference or line[0].name
     names = [point.name for point in line]
     given = wide.reindex(columns=list(dict.fromkeys([*names, reference])))
     paired = given.dropna().to_numpy(dtype=np.float64)
     at = {name: i for i, name in enumerate(given.columns)}
-    width = np.array([point.x for point in line]) if TESTS[test].summary == "area" and len(line) > 1 else None
+    width = np.array([point.x for point in line]) if STRESS_TESTS[test].summary == "area" and len(line) > 1 else None
 
     def summary(values: Floats) -> float:
         mean = values.mean(axis=0)
@@ -96,7 +97,7 @@ def relative_area(curve: Floats, clean: float, width: Floats | None) -> float:
 
 def agreement(answers: pd.DataFrame, points: Sequence[Point]) -> pd.DataFrame:
     """How often two orders of the same documents get the same answer (normalised): mean over pairs, then questions."""
-    names = [point.name for point in points if point.test == "order"]
+    names = [point.name for point in points if STRESS_TESTS[point.test].repeats]
     rows = []
     for (model, data), own in answers.groupby(["model", "data"], sort=False):
         said = own[own["condition"].isin(names)].dropna(subset=["prediction"])
@@ -114,7 +115,7 @@ def agreement(answers: pd.DataFrame, points: Sequence[Point]) -> pd.DataFrame:
 def curves_frame(found: Sequence[Curve]) -> pd.DataFrame:
     """One row per point of every curve."""
     rows = [
-        {**_who(curve), "x": point.x, "label": point.label, **_numbers(curve.scores, i)}
+        {**_who(curve), "x": point.x, "label": point.point, **_numbers(curve.scores, i)}
         for curve in found
         for i, point in enumerate(curve.points)
     ]

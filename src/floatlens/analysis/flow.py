@@ -120,7 +120,7 @@ def _lift(trace: Trace, through: Floats, asking: NDArray[np.bool_] | None = None
         return float("nan")
     row = regions.index("answer")
     if asking is not None and not asking[row]:
-        row = regions.index("other") if "other" in regions else row
+        row = regions.index("template") if "template" in regions else row
     others = [regions.index(name) for name in names if name != f"doc{gold}"]
     with np.errstate(invalid="ignore", divide="ignore"):
         return float(through[row, regions.index(f"doc{gold}")] / through[row, others].mean())

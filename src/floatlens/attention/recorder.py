@@ -134,7 +134,7 @@ class Recorder:
             real = info.attention_mask.cpu().numpy().astype(bool)[:, :keys]
         if info.offset == 0:
             self._running.clear()
-        layout = self.layout or Layout(("query",), np.zeros((batch, keys), dtype=np.int64))
+        layout = self.layout or Layout(("question",), np.zeros((batch, keys), dtype=np.int64))
         span = slice(info.offset, keys)
         evidence = None if layout.evidence is None else layout.evidence[:, :keys]
         masked = (ids == model.mask_id) & real[:, span] if model.kind == "mdm" else np.zeros_like(ids, dtype=bool)

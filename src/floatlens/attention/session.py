@@ -255,8 +255,8 @@ def capture(
 ) -> Iterator[Recorder]:
     """Watch every observed pass of `model`; the recorder that is yielded holds what the probes found.
 
-    `layout` names the regions of the sequence (default: everything is "query"), `steps` and `length` are upper bounds
-    of the run, needed by probes that check their size and for room to grow.
+    `layout` names the regions of the sequence (default: everything is "question"). `steps` and `length` are upper
+    bounds of the run: probes check their size against them, and arrays are padded to `length`.
 
     Example: `with capture(model, ["received"]) as rec: model.forward(ids)`
     """

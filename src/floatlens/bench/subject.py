@@ -144,4 +144,4 @@ def _regions(prompt: int) -> list[tuple[str, int]]:
     """A RAG-like prompt: a question and ten documents, so that region flow has regions to flow between."""
     share = (prompt - 1) // 11
     documents = [(f"doc{i}", share) for i in range(1, 11)]
-    return [("bos", 1), *documents, ("query", prompt - 1 - 10 * share)]
+    return [("bos", 1), *documents, ("question", prompt - 1 - 10 * share)]

@@ -179,7 +179,7 @@ def stress(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Another setting of the tests, such as shuffles=8 or distractor_counts=1,4; repeatable.",
+            help="Another setting of the tests, such as order.shuffles=8 or distractor.counts=1,4; repeatable.",
             rich_help_panel="Tests",
             show_default=False,
         ),

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from rich.table import Table
 from rich.text import Text
 
@@ -26,50 +25,43 @@ __all__ = ["publish", "read_stress"]
 
 def read_stress(test: str, documents: int, places: str | None, change: Sequence[str], seed: int) -> Plan:
     """The tests that were asked for, as conditions."""
-    from floatlens.data.stress import TESTS, StressSettings
+    from floatlens.data.stress import STRESS_TESTS, StressSettings, stress_names
     from floatlens.runs.stressing import stress_conditions
 
     wanted = list(dict.fromkeys(parse_names(test, "--test") or ()))
-    known = [name for name in TESTS if name != "clean"]
+    known = stress_names()
     for name in wanted:
         if name not in known:
             raise FloatlensError(f'--test: no test "{name}"{did_you_mean(name, known)}')
     values: dict[str, Any] = {"seed": seed, "documents": documents, **_changes(change)}
     if places is not None:
-        values["places"] = _list("--places", places)
+        values.setdefault("position", {})["places"] = places
     settings = StressSettings.model_validate(values)
     conditions = stress_conditions(wanted, settings, say)
-    return Plan(conditions, ("answers",), {"stress": settings.model_dump(mode="json")})
+    return Plan(conditions, ("answers",), {"stress": settings.used(STRESS_TESTS)})
 
 
 def _changes(pairs: Sequence[str]) -> dict[str, Any]:
-    from floatlens.data.stress import StressSettings
-
-    fields, found = StressSettings.model_fields, dict[str, Any]()
+    found: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
-        if not equals:
-            raise FloatlensError(f"--change {pair!r}: expected key=value, such as --change shuffles=8")
-        name = key.strip().replace("-", "_")
-        many = name == "places" or (name in fields and isinstance(fields[name].default, tuple))
-        found[name] = _list("--change", text) if many else yaml.safe_load(text)
+        test, dot, name = key.strip().replace("-", "_").partition(".")
+        if not equals or not dot:
+            raise FloatlensError(f"--change {pair!r}: expected test.setting=value, such as --change order.shuffles=8")
+        found.setdefault(test, {})[name] = text
     return found
-
-
-def _list(option: str, text: str) -> list[Any]:
-    return [yaml.safe_load(part) for part in parse_names(text, option) or ()]
 
 
 def publish(out: Path) -> None:
     """Tables and figures of the run, and a summary on the screen."""
-    from floatlens.data.stress import TESTS, StressSettings, points
+    from floatlens.data.stress import STRESS_TESTS, StressSettings, points
     from floatlens.runs.answers import open_answers, publish_stress
 
     answers, manifest = open_answers(out)
     if answers.empty:
         return
     settings: StressSettings = StressSettings.model_validate(manifest["stress"])
-    found, agreed, files = publish_stress(answers, [p for test in TESTS for p in points(test, settings)], out)
+    found, agreed, files = publish_stress(answers, [p for test in STRESS_TESTS for p in points(test, settings)], out)
     console().print(robustness_view(found, agreed))
     drawn = sum(file.parent.name == "figures" for file in files)
     say(f"{drawn} figures in {out / 'figures'}, curves and robustness in {out / 'tables'}")

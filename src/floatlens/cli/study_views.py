@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from floatlens.cli.terminal import clean, duration
-from floatlens.data.stress import TESTS
+from floatlens.data.stress import STRESS_TESTS
 from floatlens.plots.style import label_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _what(row: Row) -> str:
         return f"traces, gold document at {', '.join(places)}" if places else "traces"
     if row.what == "clean":
         return "clean (the gold documents alone)"
-    if row.what in TESTS:
+    if row.what in STRESS_TESTS:
         return f"{row.what}, {_many(len(row.names), 'point')}"
     return f"{row.what}, and its random control" if len(row.names) > 1 else row.what
 

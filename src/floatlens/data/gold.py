@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data.examples import Example
-from floatlens.evaluation.metrics import accuracy
+from floatlens.data.matching import holds_answer
 
-__all__ = ["GoldRule", "check_rule", "holds_answer", "mark_gold", "named_by"]
+__all__ = ["GoldRule", "check_rule", "mark_gold", "named_by"]
 
 GoldRule: TypeAlias = Literal["answer", "provenance", "none"]
 
@@ -22,11 +22,6 @@ def check_rule(rule: str) -> None:
     """Refuse a rule that is not known."""
     if rule not in get_args(GoldRule):
         raise FloatlensError(f'no rule for gold documents "{rule}"{did_you_mean(rule, get_args(GoldRule))}')
-
-
-def holds_answer(text: str, answers: Sequence[str]) -> bool:
-    """Whether a text that somebody answered with would count as accurate: the same definition, and as lenient."""
-    return any(accuracy(text, answer) for answer in answers)
 
 
 def named_by(provenance: Sequence[Mapping[str, Any]], passage: Mapping[str, Any]) -> bool:

@@ -24,7 +24,8 @@ from floatlens.core.errors import FloatlensError
 from floatlens.core.files import digest_of_file
 from floatlens.data.corpus import Passage, PassageStore, read_corpus
 from floatlens.data.examples import Example
-from floatlens.data.gold import GoldRule, check_rule, holds_answer, named_by
+from floatlens.data.gold import GoldRule, check_rule, named_by
+from floatlens.data.matching import holds_answer
 from floatlens.prompts import Document
 
 __all__ = ["Found", "Index", "best_first", "make_bm25", "make_tokenizer", "open_index", "retrieve"]

@@ -7,26 +7,18 @@ the first token of an accepted answer, written with or without a space before it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from floatlens.core.errors import FloatlensError
+from floatlens.data.stress.base import Appended
 from floatlens.decoding.draws import ban
 
 if TYPE_CHECKING:
     from floatlens.models import LanguageModel
 
 __all__ = ["Appended", "first_mask"]
-
-
-@dataclass(frozen=True)
-class Appended:
-    """How many tokens stand after the prompt: masks throughout, or one mask and dots."""
-
-    count: int
-    fill: Literal["mask", "dot"] = "mask"
 
 
 def first_mask(

@@ -6,16 +6,13 @@ One definition for every model and data set. A question without accepted answers
 
 from __future__ import annotations
 
-import re
-import string
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Scores", "accuracy", "exact_match", "f1", "normalise", "score"]
+from floatlens.data.matching import contains, normalise
 
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+__all__ = ["Scores", "accuracy", "exact_match", "f1", "normalise", "score"]
 
 
 @dataclass(frozen=True)
@@ -39,9 +36,8 @@ def score(prediction: str, answers: Sequence[str], *, first_line: bool = False) 
 
 
 def accuracy(prediction: str, answer: str) -> bool:
-    """Whether the normalised answer is part of the normalised prediction; one that is empty then is part of nothing."""
-    wanted = normalise(answer)
-    return bool(wanted) and wanted in normalise(prediction)
+    """Whether the normalised answer is part of the normalised prediction."""
+    return contains(prediction, answer)
 
 
 def f1(prediction: str, answer: str) -> float:
@@ -56,8 +52,3 @@ def f1(prediction: str, answer: str) -> float:
 def exact_match(prediction: str, answer: str) -> bool:
     """Whether both are the same after normalisation."""
     return normalise(prediction) == normalise(answer)
-
-
-def normalise(text: str) -> str:
-    """Lower case, no ASCII punctuation, no articles, single spaces; in this order, which is SQuAD's."""
-    return " ".join(_ARTICLE.sub(" ", text.lower().translate(_PUNCTUATION)).split())

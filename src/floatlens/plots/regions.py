@@ -1,4 +1,4 @@
-"""The strip under a heatmap that says where a position belongs: bos, query, documents, gold, answer, template text."""
+"""The strip under a heatmap that says where a position belongs: bos, question, documents, gold, answer, template."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["draw_regions", "region_handles"]
 
 _COLOURS = {
     "bos": "#000000",
-    "query": "#56B4E9",
+    "question": "#56B4E9",
     "gold document": "#E69F00",
     "document": "0.72",
     "answer": "#009E73",
-    "other": "0.93",
+    "template": "0.93",
 }
 
 
@@ -39,7 +39,7 @@ def draw_regions(axes: Axes, trace: Trace, width: float) -> None:
         axes.add_patch(box)
         room = (last - first) / len(of) * width
         text = next((t for t in _texts(name, trace) if len(t) * SMALL * 0.62 < room), None)
-        if text and name != "other":
+        if text and name != "template":
             bold = "bold" if _kind(name, trace) == "gold document" else "normal"
             axes.text((first + last - 1) / 2, 0.46, text, ha="center", va="center", fontsize=SMALL, fontweight=bold)
     axes.set(xlim=(-0.5, len(of) - 0.5), ylim=(0, 1), yticks=[])
@@ -55,7 +55,7 @@ def region_handles(trace: Trace) -> list[Patch]:
 def _kind(name: str, trace: Trace) -> str:
     if name.startswith("doc"):
         return "gold document" if name == f"doc{gold_of(trace)}" else "document"
-    return name if name in _COLOURS else "other"
+    return name if name in _COLOURS else "template"
 
 
 def _texts(name: str, trace: Trace) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatlens.core.errors import FloatlensError
-from floatlens.data.stress import TESTS
+from floatlens.data.stress import STRESS_TESTS
 from floatlens.plots.parts import grid_shape, legend, line, reference
 from floatlens.plots.style import Look, canvas, corner, label_of, looks_of, styled
 
@@ -18,17 +18,9 @@ if TYPE_CHECKING:
 
     from floatlens.analysis.curves import Curve
 
-__all__ = ["SERIES", "plot_gain", "plot_stress"]
+__all__ = ["plot_gain", "plot_stress"]
 
 _WORDS = {"accuracy": "accuracy", "f1": "F1", "exact_match": "exact match"}
-SERIES = {
-    "random": "random documents",
-    "topic": "documents on the same topic",
-    "counterfactual": "the gold document with another answer",
-    "mask": "masks",
-    "dot": "one mask, then dots",
-}
-"""Series of the tests in words."""
 
 
 @styled
@@ -52,13 +44,13 @@ def plot_stress(curves: Sequence[Curve], test: str) -> Figure:
     grid[0, 0].set_ylim(-0.03, 1.03)
     legend(figure, style)
     asked = max(int(np.max(curve.scores.n)) for curve in found)
-    corner(figure, f"{TESTS[test].about} Up to {asked} questions a point; 95 % bootstrap intervals.")
+    corner(figure, f"{STRESS_TESTS[test].about} Up to {asked} questions a point; 95 % bootstrap intervals.")
     return figure
 
 
 def _panel(axes: Axes, curves: Sequence[Curve], style: dict[str, Look]) -> None:
-    points = curves[0].points
-    scaled = TESTS[curves[0].test].summary == "area"
+    points, test = curves[0].points, STRESS_TESTS[curves[0].test]
+    scaled = test.summary == "area"
     for i, curve in enumerate(curves):
         look = style[curve.model]
         if scaled:
@@ -68,20 +60,20 @@ def _panel(axes: Axes, curves: Sequence[Curve], style: dict[str, Look]) -> None:
         found = curve.scores
         spread = np.abs(np.stack([found.mean - found.low, found.high - found.mean]))
         axes.errorbar(at, found.mean, spread, lw=1.2, capsize=2, **look.line | {"linestyle": ""})
-    if curves[0].test == "masks":
+    if test.scale == "log2":
         axes.set_xscale("log", base=2)
     if scaled:
-        axes.set_xticks([p.x for p in points], [p.tick for p in points])
+        axes.set_xticks([p.x for p in points], [test.tick(p) for p in points])
         axes.minorticks_off()
     else:
-        axes.set_xticks(range(len(points)), [p.label for p in points])
+        axes.set_xticks(range(len(points)), [test.tick(p) for p in points])
         axes.set_xlim(-0.6, len(points) - 0.4)
-    axes.set_xlabel(TESTS[curves[0].test].axis)
+    axes.set_xlabel(test.axis)
     reference(axes, 0.0)
 
 
 def _title(data: str, series: str, test: str, *, several: bool) -> str:
-    words = SERIES.get(series, "") if series != test else ""
+    words = STRESS_TESTS[test].series_label(series)
     return ": ".join(part for part in (label_of(data) if several else "", words) if part)
 
 

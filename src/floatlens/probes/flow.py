@@ -28,7 +28,7 @@ class Flow(Probe):
         mass = columns @ keys.unsqueeze(1)  # (batch, head, class, region)
         counts = state.classes.counts.to(columns.device) @ by_region.T
         total = by_region @ mass.mean(1)
-        question = state.layout.index("query")
+        question = state.layout.index("question")
         asked = torch.zeros_like(by_region[0]) if question is None else by_region[question]
         asked_count = state.classes.counts.to(columns.device) @ asked
         return {

@@ -58,17 +58,17 @@ def build(
 
 
 def from_text(tokenizer: PreTrainedTokenizerBase | None, text: str) -> Prompt:
-    """A prompt that is already written, as it is: no template, no chat template; all of it "query" after the BOS."""
+    """A prompt that is already written, as it is: no template, no chat template; all of it "question" after the BOS."""
     if not isinstance(text, str) or not text:
         raise FloatlensError("prompt: expected a text that is not empty")
     encoded = encode(check_tokenizer(tokenizer), text, special=True)
     regions = region_names(0)
-    region_of = locate(text, encoded, [Span("query", 0, len(text))], regions)
+    region_of = locate(text, encoded, [Span("question", 0, len(text))], regions)
     return Prompt(encoded.ids, regions, region_of, text, encoded.offsets, np.zeros(len(encoded.ids), dtype=bool))
 
 
 def from_ids(ids: Sequence[int] | Any, bos_id: int | None = None) -> Prompt:
-    """A prompt given as token ids (a list, array or tensor of one dimension); all "query" but a BOS in first place."""
+    """A prompt from token ids (a 1-D list, array or tensor): all "question", except a BOS in first place."""
     array = np.asarray(ids)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu" or int(array.min()) < 0:
         raise FloatlensError(
@@ -76,7 +76,7 @@ def from_ids(ids: Sequence[int] | Any, bos_id: int | None = None) -> Prompt:
             + ("; ids are not negative" if array.dtype.kind == "i" and array.ndim == 1 and array.size else "")
         )
     regions = region_names(0)
-    region_of = np.full(len(array), regions.index("query"), dtype=np.int16)
+    region_of = np.full(len(array), regions.index("question"), dtype=np.int16)
     if bos_id is not None and int(array[0]) == bos_id:
         region_of[0] = regions.index("bos")
     nothing = np.zeros(len(array), dtype=bool)

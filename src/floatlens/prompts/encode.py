@@ -182,10 +182,11 @@ def locate(text: str, encoded: Encoded, spans: Sequence[Span], regions: Sequence
     """(token) The region of every token, as an index into `regions`.
 
     A token belongs to the region that holds most of its non-space characters (of all its characters when it is all
-    space), ties to the earlier. The first token is "bos" if it is one; what the tokenizer added elsewhere is "other".
+    space); of equals, to the earlier. The first token is "bos" if it is one; others that the tokenizer added are
+    "template".
     """
     number = {name: index for index, name in enumerate(regions)}
-    of_char = np.full(len(text) + 1, number["other"], dtype=np.int16)  # one more, for a token of no width at the end
+    of_char = np.full(len(text) + 1, number["template"], dtype=np.int16)  # one more, for a token of no width at the end
     for span in spans:
         of_char[span.start : span.stop] = number[span.region]
     starts, stops = encoded.offsets.T
@@ -197,7 +198,7 @@ def locate(text: str, encoded: Encoded, spans: Sequence[Span], regions: Sequence
     for token in np.flatnonzero((starts == stops) & ~encoded.added):
         if token:  # a piece without characters of its own goes with what it follows
             region_of[token] = region_of[token - 1]
-    region_of[encoded.added] = number["other"]
+    region_of[encoded.added] = number["template"]
     if encoded.bos:
         region_of[0] = number["bos"]
     return region_of
@@ -215,7 +216,7 @@ def warn_of_control_tokens(
     """Say so when the question or a document holds a control token, which the model reads as control, not as text."""
     control = {token for token, entry in tokenizer.added_tokens_decoder.items() if entry.special}
     control.discard(tokenizer.unk_token_id)
-    data = {index for index, name in enumerate(regions) if name == "query" or name.startswith("doc")}
+    data = {index for index, name in enumerate(regions) if name == "question" or name.startswith("doc")}
     for token, region in zip(ids, region_of.tolist(), strict=True):
         if region in data and token in control:
             warnings.warn(

@@ -49,7 +49,7 @@ def from_passage(
     """The passage with a hole as a prompt, and the ids that were cut out.
 
     With `mask_id` the prompt is the whole passage with masks in the hole, of region "answer"; without it, what comes
-    before the hole, to be continued. All other text is "query" after the BOS.
+    before the hole, to be continued. All other text is "question" after the BOS.
 
     Example: `prompt, target = from_passage(tokenizer, "The Seine flows through Paris.", (4, 9), mask_id=4)`
     """
@@ -60,7 +60,7 @@ def from_passage(
     if mask_id is not None and mask_id in encoded.ids:
         raise FloatlensError("passage: it holds the mask token itself, which would be read as part of the hole")
     regions = region_names(0)
-    region_of = locate(passage, encoded, [Span("query", 0, len(passage))], regions)
+    region_of = locate(passage, encoded, [Span("question", 0, len(passage))], regions)
     region_of[start:stop] = regions.index("answer")
     ids = [*encoded.ids[:start], *[mask_id] * (stop - start), *encoded.ids[stop:]] if mask_id is not None else None
     end = start if ids is None else len(ids)

@@ -189,7 +189,7 @@ def render(template: Template, question: str, documents: Sequence[Document]) -> 
     for literal, slot in template.rag if documents else template.closed_book:
         writer.write(literal)
         if slot == "question":
-            spans.append(Span("query", *writer.write(question)))
+            spans.append(Span("question", *writer.write(question)))
         elif slot == "documents":
             for span, text in _write_documents(writer, template, documents):
                 spans.append(span)

@@ -95,7 +95,7 @@ class Hole:
 class Prompt:
     """A built prompt: ids, and for every token the region it belongs to.
 
-    `regions` lists the names in order: bos, query, doc1 .. docN, answer, other. `region_of` (token) indexes into it. No
+    `regions` lists the names: bos, question, doc1 .. docN, answer, template. `region_of` (token) indexes into it. No
     prompt token is "answer", except the masks of a `hole`: the name is there for the tokens still to be written.
     `offsets` (token, 2) are character positions in `text`. `evidence` (token) marks what an answer could be copied
     from; `evidence_kind` says how it was found. `documents` are those in the prompt, as they are after any cut, and
@@ -150,5 +150,5 @@ class Prompt:
 
 
 def region_names(documents: int) -> list[str]:
-    """bos, query, doc1 .. docN, answer, other: the same order for every prompt."""
-    return ["bos", "query", *(f"doc{i}" for i in range(1, documents + 1)), "answer", "other"]
+    """bos, question, doc1 .. docN, answer, template: the same order for every prompt."""
+    return ["bos", "question", *(f"doc{i}" for i in range(1, documents + 1)), "answer", "template"]

@@ -56,11 +56,11 @@ class Stressed(_Condition):
     test: str
     series: str
     x: float
-    point: str = Field(description="the point in words: a layout's name, 0.4, 5th of 10")
+    point: str = Field(description="the point in words: a layout's name, 4, 5 of 10")
 
     @property
     def label(self) -> str:
-        return " ".join([self.test, *([self.series] if self.series != self.test else []), self.point])
+        return " ".join(filter(None, [self.test, self.series if self.series != self.test else "", self.point]))
 
 
 class Edited(_Condition):

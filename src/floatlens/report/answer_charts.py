@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from floatlens.plots.doses import dose_panels, is_curve
-from floatlens.plots.stress import SERIES
 from floatlens.plots.style import Look, label_of
 from floatlens.report.answered import Answered
 from floatlens.report.panels import Panel, Styles, common, drawn_as, points, series
@@ -51,25 +50,27 @@ def score_panels(run: Answered, style: Styles) -> list[Panel]:
 
 def stress_panels(run: Answered, test: str, style: Styles) -> list[Panel]:
     """Accuracy over the doses of one test, a panel per data set and series, a line per model."""
+    from floatlens.data.stress import STRESS_TESTS
+
     found = [curve for curve in run.curves if curve.test == test]
     several = len({curve.data for curve in found}) > 1
     made = []
     for data, name in dict.fromkeys((curve.data, curve.series) for curve in found):
-        words = [label_of(data) if several else "", "" if name == test else SERIES.get(name, name)]
+        words = [label_of(data) if several else "", STRESS_TESTS[test].series_label(name)]
         own = [curve for curve in found if (curve.data, curve.series) == (data, name)]
         made.append(_stressed(": ".join(filter(None, words)), own, style))
     return made
 
 
 def _stressed(title: str, own: Sequence[Curve], style: Styles) -> Panel:
-    from floatlens.data.stress import TESTS
+    from floatlens.data.stress import STRESS_TESTS
 
-    test = TESTS[own[0].test]
-    places = list({point.x: point.label for curve in own for point in curve.points}.items())
+    test = STRESS_TESTS[own[0].test]
+    places = list({point.x: test.tick(point) for curve in own for point in curve.points}.items())
     if test.summary == "area":
         drawn = [series(style[curve.model], curve.x, curve.scores) for curve in own]
-        ticks: list[list[Any]] = list({p.x: [p.x, p.tick] for curve in own for p in curve.points}.values())
-        more = {"kind": "lines", "log": test.name == "masks", "ticks": ticks, **_SHARE}
+        ticks: list[list[Any]] = list({p.x: [p.x, test.tick(p)] for curve in own for p in curve.points}.values())
+        more = {"kind": "lines", "log": test.scale == "log2", "ticks": ticks, **_SHARE}
         return {"title": title, "x": test.axis, "y": "accuracy", "series": drawn, **more}
     at = {x: i for i, (x, _) in enumerate(places)}
     drawn = [series(style[curve.model], [at[x] for x in curve.x], curve.scores, loose=True) for curve in own]

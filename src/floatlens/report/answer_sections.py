@@ -22,7 +22,6 @@ _MOST = 4000
 """Answers that a report lists; of more only the means are in it."""
 _LONGEST = 300
 """Characters of an answer that are listed."""
-_COUNTED = {"position": " The figure counts places from 1; tables and settings count them from 0."}
 _INTERVALS = ("intervals", "95 %, bootstrap over questions, seeded; differences are paired")
 
 
@@ -120,11 +119,11 @@ def _qa(run: Answered, style: Styles) -> Section:
 
 def _stress(run: Answered, style: Styles) -> Section:
     from floatlens.analysis.curves import agreement, curves_frame, robustness_frame
-    from floatlens.data.stress import TESTS
+    from floatlens.data.stress import STRESS_TESTS
 
     tests = list(dict.fromkeys(curve.test for curve in run.curves))
-    figures = [(f"stress-{one}", TESTS[one].about.rstrip("."), stress_panels(run, one, style), 320) for one in tests]
-    used = [(key.replace("_", " "), str(value)) for key, value in (run.manifest.get("stress") or {}).items()]
+    figures = [(f"stress-{one}", STRESS_TESTS[one].title, stress_panels(run, one, style), 320) for one in tests]
+    used = [(key, _settings(value)) for key, value in (run.manifest.get("stress") or {}).items()]
     return _section(
         run,
         figures,
@@ -134,9 +133,14 @@ def _stress(run: Answered, style: Styles) -> Section:
             ("stress-agreement", "Agreement over orders", agreement(run.answers, run.points)),
             *_every(run),
         ],
-        [(one, TESTS[one].about + _COUNTED.get(one, "")) for one in ["clean", *tests]],
+        [(one, f"{STRESS_TESTS[one].about} {STRESS_TESTS[one].note}".strip()) for one in ["clean", *tests]],
         used,
     )
+
+
+def _settings(value: Any) -> str:
+    """A setting of the stress tests, or all settings of one of them."""
+    return ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
 
 
 def _intervene(run: Answered, style: Styles) -> Section:

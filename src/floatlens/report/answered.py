@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.runs import answers
-from floatlens.runs.records import AnswerRecord, StudyRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from floatlens.claims import Claim
     from floatlens.data.stress import Point
     from floatlens.edits.spec import EditSpec
+
+_KINDS = ("qa", "stress", "intervene")
 
 __all__ = ["Answered", "open_answered", "read_manifest", "told_apart"]
 
@@ -107,16 +108,13 @@ def told_apart(runs: Sequence[Answered]) -> list[str | None]:
 
 def open_answered(runs: Sequence[Path], skipped: dict[str, str]) -> list[Answered]:
     """Every run of answers among these, those of a kind together; one without an answer goes to `skipped`."""
-    return sorted(_open(runs, skipped), key=lambda one: AnswerRecord.runs.index(one.kind))
+    return sorted(_open(runs, skipped), key=lambda one: _KINDS.index(one.kind))
 
 
 def _open(runs: Sequence[Path], skipped: dict[str, str]) -> Iterator[Answered]:
     counts: dict[str, int] = {}
     for run in runs:
         found, manifest = answers.open_answers(run)
-        if found.empty and manifest["kind"] in AnswerRecord.runs:
-            skipped[run.resolve().name] = "no answer on record yet"
         for kind, own in answers.by_command(found, manifest).items():
             count = counts[kind] = counts.get(kind, 0) + 1
-            of_study = manifest["kind"] in StudyRecord.runs
-            yield Answered(run, own, {**manifest, "kind": kind}, "" if count == 1 else f"-{count}", of_study)
+            yield Answered(run, own, {**manifest, "kind": kind}, "" if count == 1 else f"-{count}", of_study=True)

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.data.stress import TESTS, Point, Pool, StressSettings, apply, points, unfit
+from floatlens.data.stress import STRESS_TESTS, Appended, Pool, StressSettings, StressTest, stress_names
 from floatlens.edits import EDITS
 from floatlens.edits.spec import EditSpec, parse_edit
-from floatlens.evaluation.first_mask import Appended
 from floatlens.records.condition import CLOSED, RAG, Condition, Edited, Stressed
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class Chosen:
 
 def choose(names: Sequence[str], problems: list[tuple[int, str]]) -> Chosen:
     """The conditions of these names; `problems` gets the place and the text of each that does not exist."""
-    tests = [name for name in TESTS if name != "clean"]
+    tests = stress_names()
     modes: dict[str, None] = {}
     asked: dict[str, None] = {}
     edits: dict[EditSpec, None] = {}
@@ -127,49 +126,43 @@ def _edited(spec: EditSpec, makers: Makers) -> list[PlannedCondition]:
 # -- stress tests -------------------------------------------------------------------------------------------------
 
 
-def _stressed(tests: Sequence[str], data: Data, makers: Makers) -> list[PlannedCondition]:
-    settings, pool = makers.stress, Pool.of(data.examples())
-    fitting = {test: _fitting(data, test, settings, pool, makers.say) for test in tests}
-    takes = [test for test, ids in fitting.items() if ids]
-    documents = set().union(*(fitting[test] for test in takes if TESTS[test].needs))
-    found = [_point(point, documents, pool, settings) for point in points("clean") if documents]
-    for test in takes:
-        found += [_point(point, fitting[test], pool, settings) for point in points(test, settings)]
-    return found
+def _stressed(names: Sequence[str], data: Data, makers: Makers) -> list[PlannedCondition]:
+    pool = Pool.of(data.examples())
+    tests = {name: makers.stress.of(name) for name in names}
+    fitting = {name: ids for name, test in tests.items() if (ids := _fitting(data, test, pool, makers.say))}
+    references = dict.fromkeys(one for name in fitting if (one := STRESS_TESTS[name].reference) is not None)
+    found = []
+    for reference in references:
+        ids = set().union(*(fitting[name] for name in fitting if STRESS_TESTS[name].reference == reference))
+        found += _points(makers.stress.of(reference), ids, pool)
+    return found + [one for name, ids in fitting.items() for one in _points(tests[name], ids, pool)]
 
 
-def _fitting(data: Data, test: str, settings: StressSettings, pool: Pool, say: Say) -> set[str]:
+def _fitting(data: Data, test: StressTest, pool: Pool, say: Say) -> set[str]:
     """Ids of the questions that can take a test; how many cannot, and why, is said."""
-    fits: set[str] = set()
-    left: list[str] = []
-    for example in data.examples():
-        reason = unfit(example, test, settings, pool)
-        if reason is None:
-            fits.add(example.id)
-        else:
-            left.append(f"question {example.id} {reason}")
+    reasons = {example.id: test.unfit(example, pool) for example in data.examples()}
+    left = [f"question {id} {reason}" for id, reason in reasons.items() if reason is not None]
     if left:
-        rest = "skipped" if fits else "so the test is skipped"
-        say(f"{test}: {len(left)} of {len(left) + len(fits)} questions of {data.name} do not fit, {rest} ({left[0]})")
-        if data.gold is None and not any(document.is_gold for e in data.examples() for document in e.documents):
-            say(f"no document of {data.name} is marked as gold; gold: answer (--gold answer) marks those with an answer")
-    return fits
+        rest = "these are skipped" if len(left) < len(reasons) else "so the test is skipped"
+        say(f"{test.name}: {len(left)} of {len(reasons)} questions of {data.name} do not fit, {rest} ({left[0]})")
+    return {id for id, reason in reasons.items() if reason is None}
 
 
-def _point(point: Point, fits: set[str], pool: Pool, settings: StressSettings) -> PlannedCondition:
-    appended = Appended(int(point.x), cast("Any", point.series)) if point.test == "masks" else None
-    return PlannedCondition(
-        Stressed(test=point.test, series=point.series, x=point.x, point=point.label),
-        partial(apply, point=point, pool=pool, settings=settings),
-        lambda example: example.id in fits,
-        TESTS[point.test].kind,
-        appended,
-    )
+def _points(test: StressTest, fits: set[str], pool: Pool) -> list[PlannedCondition]:
+    return [
+        PlannedCondition(
+            Stressed(test=point.test, series=point.series, x=point.x, point=point.point),
+            partial(test.apply, point=point, pool=pool),
+            lambda example: example.id in fits,
+            test.kind,
+            test.appended(point),
+        )
+        for point in test.points()
+    ]
 
 
 def plan_places(data: Data, places: Sequence[int], documents: int, seed: int, say: Say) -> list[PlannedCondition]:
     """A condition for each position of the gold document, with the same documents in all of them; for traces."""
-    settings: StressSettings = StressSettings.model_validate({"seed": seed, "documents": documents, "places": places})
-    pool = Pool.of(data.examples())
-    fits = _fitting(data, "position", settings, pool, lambda message: say(f"traces: {message}"))
-    return [_point(point, fits, pool, settings) for point in points("position", settings)]
+    values = {"seed": seed, "documents": documents, "position": {"places": places}}
+    test, pool = StressSettings.model_validate(values).of("position"), Pool.of(data.examples())
+    return _points(test, _fitting(data, test, pool, lambda message: say(f"traces: {message}")), pool)

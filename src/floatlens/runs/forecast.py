@@ -31,7 +31,7 @@ _EFFICIENCY = 0.33
 _PER_LAYER = 0.4e-3
 """Seconds that a layer takes in a pass, however small it is, for a whole batch."""
 _TRACED, _EDITED = 2.5, 3.0
-"""Cost of capture with its file, and of an edit, which decodes twice and the first step once more; 1: decoding alone."""
+"""Cost relative to decoding: of capture with its file, and of an edit, which decodes the first step twice."""
 _START = 6.0
 """Seconds in which a worker loads its libraries, and about as many for each small model."""
 

@@ -6,53 +6,25 @@ are chosen from traces that were made before, model by model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from floatlens.analysis.intervals import Estimate, estimate
-from floatlens.core.errors import FloatlensError
-from floatlens.edits import AblateHeads
-from floatlens.runs.asking import Condition, Conditions, Subject
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from floatlens.analysis import Result
-    from floatlens.data import Data
     from floatlens.edits.spec import EditSpec
 
-__all__ = ["PLAIN", "copy_scores", "edit_conditions", "effects", "heads_for", "measured", "moved"]
+__all__ = ["PLAIN", "effects", "measured", "moved"]
 
 PLAIN = "plain"
 """The condition without an edit."""
 _WHO = ("model", "kind", "data", "edit", "settings", "dose", "control", "metric")
 _NUMBERS = ("plain", "edited", "difference", "low", "high")
-
-
-def edit_conditions(
-    specs: Sequence[EditSpec], *, seed: int, traced: int, heads: Mapping[str, xr.DataArray] | None = None
-) -> Conditions:
-    """Plain, every edit, and every control there is; `heads` are copy scores (layer, head) by model, for ablations."""
-    from floatlens.edits import EDITS
-
-    def conditions(data: Data, subject: Subject) -> Sequence[Condition]:
-        chosen: list[EditSpec | None] = [None]
-        for spec in specs:
-            spec.check(subject.facts, "--edit")
-            fixed = heads_for(spec, subject.ref, heads or {})
-            chosen += [fixed, fixed.with_control(seed)] if EDITS[spec.name].has_control else [fixed]
-        names = [PLAIN, *(name for spec in specs for name in _names(spec))]
-        return [
-            Condition(name, lambda example: example, edit=spec, traced=traced)
-            for name, spec in zip(names, chosen, strict=True)
-        ]
-
-    return conditions
 
 
 def _names(spec: EditSpec) -> list[str]:
@@ -61,38 +33,6 @@ def _names(spec: EditSpec) -> list[str]:
 
     controls = [spec.with_control(0).label] if EDITS[spec.name].has_control else []
     return [spec.label, *controls]
-
-
-def heads_for(spec: EditSpec, model: str, scores: Mapping[str, xr.DataArray]) -> EditSpec:
-    """The edit with `top=N` replaced by the N heads of highest score; any other edit as it is."""
-    if not spec.waits_for_traces:
-        return spec
-    given = dict(spec.settings)
-    top = given.pop("top")
-    if model not in scores:
-        raise FloatlensError(
-            f"{spec.label}: which heads of {model} retrieve is not known; trace some questions with documents first "
-            "(floatlens trace) and give that run as --heads-from"
-        )
-    found = scores[model]
-    defined = int(np.isfinite(found.values).sum())
-    if top > defined:
-        raise FloatlensError(
-            f"{spec.label}: {defined} heads of {model} have a copy score, fewer than {top}; trace questions with a "
-            "gold document, in all layers, or ask for fewer heads"
-        )
-    places = AblateHeads("retrieval", scores=found.values, top=top).heads
-    heads = tuple((int(found["layer"][layer]), int(found["head"][head])) for layer, head in places)
-    return replace(spec, settings=(("heads", heads), *given.items()))
-
-
-def copy_scores(found: Result) -> dict[str, xr.DataArray]:
-    """Mean copy score (layer, head) of every head by model, labelled by their numbers, from `retrieval_heads`."""
-    made = {}
-    for group in found.groups:
-        labels = {dim: group.coordinate("copy", dim) for dim in ("layer", "head")}
-        made[group.model] = xr.DataArray(group.estimate("copy").mean, dims=("layer", "head"), coords=labels)
-    return made
 
 
 # -- what came of it ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.runs.intervening import PLAIN, effects, measured, moved
-from floatlens.runs.publish import FORMATS, save_figure, save_frame, save_table
+from floatlens.runs.outputs import FORMATS, save_figure, save_frame, save_table
 
 if TYPE_CHECKING:
     import pandas as pd

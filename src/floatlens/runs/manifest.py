@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from floatlens.core.errors import FloatlensError
 from floatlens.core.validation import short
 from floatlens.prompts import load_template
+from floatlens.records.condition import Stressed
 from floatlens.records.store import FORMAT
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ __all__ = ["manifest_of", "merged"]
 
 _FREE = ("study", "versions", "machine", "git", "command", "output")
 """Parts that may change when a run is continued: they change no item, or (versions) the run says so."""
-_OPEN = ("models", "data")
+_OPEN = ("models", "data", "stress")
 """Parts to which entries may be added."""
 _LATER = ("capture", "forced", "pool")
 """Of a model or a data set: None until it is used."""
@@ -45,6 +46,7 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
     """
     study = plan.study
     planned = [one for part in plan.data for one in part.conditions]
+    tests = dict.fromkeys(one.condition.test for one in planned if isinstance(one.condition, Stressed))
     used, traced = {one.condition.kind for one in planned}, any(part.traced for part in plan.data)
     placed = traced and study.traces.places is not None
     return {
@@ -54,7 +56,7 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
         "models": {one.ref: _model(one, traced=traced) for one in plan.models},
         "data": {part.data.name: _data(part) for part in plan.data},
         "template": load_template(plan.models[0].ask.prompt.template).label,
-        "stress": plan.stress.model_dump(mode="json") if "stress" in used else None,
+        "stress": plan.stress.used(tests) if tests else {},
         "places": {"documents": study.traces.documents, "seed": study.seeds.stress} if placed else None,
         "documents": (plan.corpus or "data") if used & {"rag", "edit"} else None,
         "controls": study.seeds.controls if "edit" in used else None,
@@ -105,8 +107,10 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any], place: str) -> dict[s
     return found
 
 
-def _entry(old: Mapping[str, Any], new: Mapping[str, Any], at: str, place: str) -> dict[str, Any]:
-    """A model or a data set that was there before; more questions may join."""
+def _entry(old: Any, new: Any, at: str, place: str) -> Any:
+    """A model, a data set or a test that was there before; more questions may join."""
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return _same(old, new, at, place)
     found = {}
     for key in dict.fromkeys((*new, *old)):
         was, now = old.get(key), new.get(key)

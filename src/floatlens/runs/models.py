@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from floatlens.attention.select import Select
-from floatlens.decoding.config import DecodingConfig
-from floatlens.evaluation.config import AskConfig
-from floatlens.models.config import ModelConfig
-from floatlens.traces.config import CaptureConfig
 from floatlens.core.errors import FloatlensError
 from floatlens.decoding import samplers
+from floatlens.decoding.config import DecodingConfig
 from floatlens.decoding.registry import Sampler, read_settings, sampler_for
 from floatlens.decoding.target import open_settings
+from floatlens.evaluation.config import AskConfig
+from floatlens.models.config import ModelConfig
 from floatlens.models.facts import Facts, look
 from floatlens.prompts import load_template
+from floatlens.traces.config import CaptureConfig
 from floatlens.traces.tracing import DEFAULT_PROBES
 
 if TYPE_CHECKING:

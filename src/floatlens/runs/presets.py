@@ -75,12 +75,12 @@ def stress_study(
 ) -> Study:
     """Stress tests by name (None: all), with settings of theirs in `stress`.
 
-    Example: `stress_study(["scale:llada"], ["scale:rag"], tests=["noise"], stress={"noise_ratios": [0, 0.4]})`
+    Example: `stress_study(["scale:llada"], ["scale:rag"], tests=["order"], stress={"order": {"shuffles": 2}})`
     """
-    from floatlens.data.stress import TESTS
+    from floatlens.data.stress import stress_names
 
     values = _values("stress", models, data, options, gold=gold)
-    values["conditions"] = [name for name in TESTS if name != "clean"] if tests is None else list(tests)
+    values["conditions"] = stress_names() if tests is None else list(tests)
     values |= {"stress": dict(stress or {}), "traces": {"questions": 0}}
     values["seeds"] |= {"stress": stress_seed}
     return validate(Study, values)

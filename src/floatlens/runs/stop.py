@@ -1,4 +1,4 @@
-"""What Ctrl-C does during a run: the first stops taking tasks, the second interrupts, never in the middle of writing."""
+"""Ctrl-C during a run: the first stops taking tasks, the second interrupts, never in the middle of writing."""
 
 from __future__ import annotations
 

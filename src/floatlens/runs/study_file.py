@@ -181,12 +181,11 @@ def _line(node: Any, key: Iterable[int | str]) -> int:
     """The line of the innermost part of a key that is written in the file."""
     line = int(node.lc.line) + 1
     for part in key:
-        if isinstance(node, Mapping) and part in node:
-            line, node = int(node.lc.key(part)[0]) + 1, node[part]
-        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
-            line, node = int(node.lc.item(part)[0]) + 1, node[part]
+        places: Any = getattr(node, "lc", None)
+        if isinstance(node, Mapping) and part in node and places is not None:
+            line, node = int(places.key(part)[0]) + 1, node[part]
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node) and places is not None:
+            line, node = int(places.item(part)[0]) + 1, node[part]
         else:
-            break
-        if not hasattr(node, "lc"):
             break
     return line

@@ -1,4 +1,4 @@
-"""Figures, tables and verdicts from the traces of one or more runs, written into one folder. It computes nothing itself.
+"""Figures, tables and verdicts from the traces of one or more runs, written into one folder. It computes nothing.
 
 OUT/figures holds one file per figure and format, OUT/tables one CSV and one Parquet file per analysis and one for the
 claims, with provenance.json saying what they rest on.

@@ -32,8 +32,8 @@ def unknown_words(models: Sequence[PlannedModel], data: Sequence[PlannedData]) -
             lost = sum(_spelt_out(tokenizer, word) for word in words)
             if lost > _SHARE * len(words):
                 yield (
-                    f"warning: {lost} of {len(words)} different words in {part.data.name} are outside the vocabulary of "
-                    f"{model.ref} ({model.facts.vocabulary} tokens), so expect wrong answers"
+                    f"warning: {lost} of {len(words)} different words in {part.data.name} are outside the vocabulary "
+                    f"of {model.ref} ({model.facts.vocabulary} tokens), so expect wrong answers"
                 )
 
 

@@ -1,9 +1,8 @@
-"""Who does the work: this process, or several that each hold a model. Results do not depend on which, nor on order.
+"""Executors on this machine: this process, or several that each hold a model. Results do not depend on which.
 
-Small models on a CPU gain from processes with one thread each; large ones have more to lose in memory. The process that
-started them is the only one that writes records. A task that fails is tried twice more, by another worker where there
-is one (see `scheduling`); a worker that dies is replaced. Workers end when the process that started them is gone, however
-it went.
+Small models on a CPU gain from processes with one thread each; large ones cost memory. Only the process that started
+the workers writes records. A task that fails is tried twice more, by another worker where there is one (`scheduling`);
+a worker that dies is replaced. Workers end when the process that started them ends, however it ends.
 """
 
 from __future__ import annotations

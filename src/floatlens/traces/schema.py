@@ -10,7 +10,7 @@ layer       attention layer (coordinate: its number in the model)
 head        attention head; absent when a trace was made with heads="mean"
 kv_head     key/value head; query head h reads kv_head h // (heads / kv_heads)
 key, query  position in the sequence (prompt, then answer)
-region      where a position belongs: bos, query, doc1 … docN, answer, other; from_region is that of the query
+region      where a position belongs: bos, question, doc1 … docN, answer, template; from_region is that of the query
 token       committed answer token, in order of commitment
 
 Attributes
@@ -35,7 +35,7 @@ from floatlens.core.errors import FloatlensError
 
 __all__ = ["ALWAYS", "BY_PROBE", "FORCED", "SCHEMA", "SCHEMA_VERSION", "Merge", "Variable", "probe_of", "validate"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 Merge = Literal["mean", "append", "replace"]
 
 
@@ -148,7 +148,7 @@ def validate(data: xr.Dataset, where: str) -> None:
     if version != SCHEMA_VERSION:
         raise FloatlensError(
             f"{where}: trace schema version is {version!r} and this floatlens reads {SCHEMA_VERSION}; "
-            f"make the trace again, or use the floatlens that wrote it"
+            f"delete {where} and run again"
         )
     _need(where, "attribute", _ATTRIBUTES, data.attrs)
     for attribute, kind in (_ATTRIBUTES | _OPTIONAL).items():

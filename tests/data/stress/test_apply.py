@@ -19,7 +19,7 @@ from floatlens.data.stress.seeds import generator
 from floatlens.prompts import Document
 from floatlens.subjects.scale.examples import questions
 
-SETTINGS = StressSettings(seed=1, distractor_counts=(1, 3))
+SETTINGS = StressSettings(seed=1, distractor={"counts": (1, 3)})
 RAG, TWO_HOP = questions("rag", 60), questions("two-hop", 10)
 POOL = Pool.of([*RAG, *TWO_HOP])
 
@@ -36,14 +36,14 @@ def made(example: Example, test: str, settings: StressSettings = SETTINGS) -> li
 
 _DIGEST = """
 import hashlib
-from floatlens.data.stress import Pool, StressSettings, apply, points, TESTS
+from floatlens.data.stress import Pool, StressSettings, apply, points, STRESS_TESTS
 from floatlens.subjects.scale.examples import questions
 
 def digest(order):
     examples = questions("two-hop", 6)
     pool = Pool.of(questions("two-hop", 150))
-    settings = StressSettings(distractor_counts=(1, 3))
-    jobs = order([(e, p) for e in examples for t in TESTS for p in points(t, settings)])
+    settings = StressSettings(distractor={"counts": (1, 3)})
+    jobs = order([(e, p) for e in examples for t in STRESS_TESTS for p in points(t, settings)])
     made = {f"{e.id} {p.name}": apply(e, p, pool, settings).model_dump_json() for e, p in jobs}
     return hashlib.sha256("".join(made[name] for name in sorted(made)).encode()).hexdigest()
 """
@@ -66,7 +66,7 @@ def test_the_same_in_any_order_here_and_another_for_another_seed_or_question() -
     random.Random(0).shuffle(jobs)
     assert {(e.id, p.name): apply(e, p, POOL, SETTINGS) for e, p in jobs} == first
     example = RAG[0]
-    other_seed = StressSettings(seed=2, distractor_counts=(1, 3))
+    other_seed = StressSettings(seed=2, distractor={"counts": (1, 3)})
     renamed = example.model_copy(update={"id": "another"})
     for test in ("noise", "order"):
         texts = [
@@ -126,7 +126,7 @@ def test_too_small_a_pool_is_said_in_one_line_and_known_before() -> None:
     assert str(caught.value) == f'question "us" {wanted}'
     assert unfit(example, "noise") is None
     assert unfit(example, "noise", SETTINGS, small) == wanted
-    assert unfit(example, "noise", StressSettings(noise_ratios=(0, 0.4)), small) is None
+    assert unfit(example, "noise", StressSettings(noise={"ratios": (0, 0.4)}), small) is None
 
 
 @pytest.mark.parametrize(

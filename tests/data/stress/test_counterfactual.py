@@ -116,8 +116,8 @@ def test_several_gold_documents_by_turns_and_only_those_that_tell() -> None:
     [
         (["Paris"], "Nothing of it.", "names no accepted answer in its gold documents, so none can be replaced there"),
         (["US"], "The bus is in the US.", "has an accepted answer so short that it is part of other words"),
-        ([], "Paris.", "has no accepted answer, so nobody can tell which documents lack it"),
-        (["the"], "the end", "has no accepted answer, so nobody can tell which documents lack it"),
+        ([], "Paris.", "has no accepted answer, so nothing shows which documents lack it"),
+        (["the"], "the end", "has no accepted answer, so nothing shows which documents lack it"),
     ],
 )
 def test_unfit_for_counterfactuals(answers: list[str], text: str, reason: str) -> None:
@@ -126,7 +126,7 @@ def test_unfit_for_counterfactuals(answers: list[str], text: str, reason: str) -
     assert found is not None
     assert found.startswith(reason)
     if answers == ["Paris"]:
-        assert unfit(example, "distractor", StressSettings(distractor_kinds=("random",))) is None
+        assert unfit(example, "distractor", StressSettings(distractor={"kinds": ("random",)})) is None
     with pytest.raises(FloatlensError, match='question "q" ' + reason[:20]) as caught:
         false(example, 1, "Kell")
     assert "\n" not in str(caught.value)
@@ -142,7 +142,7 @@ def test_scale_questions_get_answers_to_the_same_attribute(which: str, count: in
     }
     tried = 0
     for example in questions(which, count):  # type: ignore[arg-type]
-        if unfit(example, "distractor", StressSettings(distractor_counts=(3,)), pool):
+        if unfit(example, "distractor", StressSettings(distractor={"counts": (3,)}), pool):
             continue
         tried += 1
         made = apply(example, Point("distractor", "counterfactual", 3, "3"), pool, SETTINGS)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.data.stress import TESTS, Point, StressSettings, points
+from floatlens.data.stress import STRESS_TESTS, Point, StressSettings, points
 
 
 def test_the_tests_of_the_methods() -> None:
-    assert list(TESTS) == ["clean", "noise", "position", "distractor", "layout", "order", "masks"]
-    assert {name: test.needs for name, test in TESTS.items()} == {
+    assert list(STRESS_TESTS) == ["clean", "noise", "position", "distractor", "layout", "order", "masks"]
+    assert {name: test.needs for name, test in STRESS_TESTS.items()} == {
         "clean": 1,
         "noise": 1,
         "position": 1,
@@ -22,9 +22,9 @@ def test_the_tests_of_the_methods() -> None:
         "order": 1,
         "masks": 0,
     }
-    assert [name for name, test in TESTS.items() if test.kind == "mdm"] == ["masks"]
-    assert [name for name, test in TESTS.items() if test.summary == "mean"] == ["clean", "layout", "order"]
-    assert all(test.name == name and test.about.endswith(".") for name, test in TESTS.items())
+    assert [name for name, test in STRESS_TESTS.items() if test.kind == "mdm"] == ["masks"]
+    assert [name for name, test in STRESS_TESTS.items() if test.summary == "mean"] == ["clean", "layout", "order"]
+    assert all(test.name == name and test.about.endswith(".") for name, test in STRESS_TESTS.items())
 
 
 @pytest.mark.parametrize(
@@ -46,45 +46,59 @@ def test_names_by_default(test: str, names: list[str]) -> None:
 
 
 def test_labels_and_places_on_the_axis() -> None:
-    settings = StressSettings(places=(9, 0, 4), layouts=("split", "adjacent"), shuffles=2, distractor_kinds=("topic",))
-    assert points("position", settings)[1] == Point("position", "position", 4.0, "place 4")
-    assert [(p.x, p.label) for p in points("layout", settings)] == [(0.0, "split"), (1.0, "adjacent")]
-    assert [(p.x, p.label) for p in points("order", settings)] == [(0.0, "shuffle 0"), (1.0, "shuffle 1")]
-    assert [(p.series, p.x, p.label) for p in points("distractor", settings)][2] == ("topic", 9.0, "9")
-    assert [(p.x, p.label) for p in points("noise", settings)][2] == (0.4, "2")
+    settings = StressSettings(
+        position={"places": (9, 0, 4)},
+        layout={"layouts": ("split", "adjacent")},
+        order={"shuffles": 2},
+        distractor={"kinds": ("topic",)},
+    )
+    assert points("position", settings)[1] == Point("position", "position", 4.0, "5 of 10")
+    assert [(p.x, p.point) for p in points("layout", settings)] == [(0.0, "split"), (1.0, "adjacent")]
+    assert [(p.x, p.point) for p in points("order", settings)] == [(0.0, "shuffle 1"), (1.0, "shuffle 2")]
+    assert [(p.series, p.x, p.point) for p in points("distractor", settings)][2] == ("topic", 9.0, "9")
+    assert [(p.x, p.point) for p in points("noise", settings)][2] == (0.4, "2")
 
 
 def test_names_are_unique_and_fit_for_files() -> None:
-    names = [point.name for test in TESTS for point in points(test)]
+    names = [point.name for test in STRESS_TESTS for point in points(test)]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names)
 
 
 def test_settings_survive_a_manifest() -> None:
-    settings = StressSettings(seed=3, places=(1, 2))
+    settings = StressSettings(seed=3, position={"places": (1, 2)})
     assert StressSettings.model_validate_json(settings.model_dump_json()) == settings
-    assert hash(settings) == hash(StressSettings(seed=3, places=(1, 2)))
+    assert hash(settings) == hash(StressSettings(seed=3, position={"places": (1, 2)}))
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"sed": 1}, 'no key "sed"; did you mean "seed"'),
-        ({"seed": -1}, "seed wants at least 0, got -1"),
-        ({"seed": "x"}, 'seed wants a whole number, got "x"'),
-        ({"noise_ratios": (0.2, 1.0)}, "1 of 5 documents"),
-        ({"noise_ratios": (0.95,)}, "0.95 of 5 documents"),  # rounds to five of five
-        ({"noise_ratios": (float("nan"),)}, "nan of 5"),
-        ({"noise_ratios": (0.2, 0.2)}, "each value once"),
-        ({"noise_documents": 0}, "noise_documents wants at least 1, got 0"),
-        ({"documents": 1}, "documents wants at least 2, got 1"),
-        ({"places": (10,)}, "places: 10; expected 0 to 9"),
-        ({"places": ()}, "places is an empty list"),
-        ({"distractor_kinds": ("near",)}, '"random", "topic" or "counterfactual"'),
-        ({"distractor_counts": (-1,)}, "-1; expected 0 or more"),
-        ({"layouts": ("up",)}, 'layouts[0] wants "'),
-        ({"shuffles": 0}, "shuffles wants at least 1, got 0"),
-        ({"mask_counts": (0,)}, "0; expected 1 or more"),
+        ({"sed": 1}, ': no key "sed"; did you mean "seed"?'),
+        ({"nois": {"ratios": (0,)}}, ': no key "nois"; did you mean "noise"?'),
+        ({"seed": -1}, ": seed wants at least 0, got -1"),
+        ({"seed": "x"}, ': seed wants a whole number, got "x"'),
+        ({"documents": 1}, ": documents wants at least 2, got 1"),
+        ({"noise": {"ratios": (0.2, 1.0)}}, "one of the 5 documents left for the gold, got 1"),
+        (
+            {"noise": {"ratios": (0.95,)}},
+            "one of the 5 documents left for the gold, got 0.95",
+        ),  # rounds to 5
+        ({"noise": {"ratios": (0.4, 0.45)}}, " of noise: ratios 0.4 and 0.45 of 5 documents are both 2"),
+        ({"noise": {"ratios": (float("nan"),)}}, "got nan"),
+        ({"noise": {"ratios": (0.2, 0.2)}}, "a value is given twice"),
+        ({"noise": {"documents": 0}}, " of noise: documents wants at least 1, got 0"),
+        ({"position": {"places": (10,)}}, " of position: places wants 0 to 9, got 10"),
+        ({"position": {"places": ()}}, " of position: places=[]: an empty list"),
+        ({"documents": 4, "position": {"places": (4,)}}, " of position: places wants 0 to 3, got 4"),
+        ({"position": {"place": (4,)}}, ' of position: no key "place"; did you mean "places"?'),
+        ({"position": [1]}, ": position wants a mapping of settings, got [1]"),
+        ({"position": {"seed": 1}}, " of position: all tests share one seed"),
+        ({"distractor": {"kinds": ("near",)}}, 'kinds[0] wants "random", "topic" or "counterfactual", got "near"'),
+        ({"distractor": {"counts": (-1,)}}, " of distractor: counts[0] wants at least 0, got -1"),
+        ({"layout": {"layouts": ("up",)}}, " of layout: layouts[0] wants "),
+        ({"order": {"shuffles": 0}}, " of order: shuffles wants at least 1, got 0"),
+        ({"masks": {"counts": (0,)}}, " of masks: counts[0] wants at least 1, got 0"),
     ],
 )
 def test_wrong_settings_are_one_line(given: dict[str, Any], said: str) -> None:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data import Example
-from floatlens.data.stress import TESTS, Point, Pool, StressSettings, apply, points, unfit
+from floatlens.data.stress import STRESS_TESTS, Point, Pool, StressSettings, apply, points, unfit
 from floatlens.evaluation.metrics import accuracy
 from floatlens.prompts import Document
 from floatlens.subjects.scale.examples import questions
 
-SETTINGS = StressSettings(seed=1, distractor_counts=(1, 3, 6))
+SETTINGS = StressSettings(seed=1, distractor={"counts": (1, 3, 6)})
 RAG, TWO_HOP = questions("rag", 60), questions("two-hop", 40)
 FILLING = [*questions("rag", 60, seed=9), *questions("two-hop", 60, seed=9)]
 
@@ -102,10 +102,10 @@ def split(example: Example) -> tuple[list[Document], list[Document]]:
 # -- all tests ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("test", [test for test in TESTS if test != "masks"])
+@pytest.mark.parametrize("test", [test for test in STRESS_TESTS if test != "masks"])
 def test_no_distractor_tells_an_answer_has_a_gold_title_or_comes_twice(test: str) -> None:
     examples = fitting(test)
-    assert len(examples) >= (90 if TESTS[test].needs < 2 else 40)
+    assert len(examples) >= (90 if STRESS_TESTS[test].needs < 2 else 40)
     for example in examples:
         titles = {document.title.lower() for document in golds(example)} - {""}
         for name, stressed in made(example, test).items():
@@ -118,7 +118,7 @@ def test_no_distractor_tells_an_answer_has_a_gold_title_or_comes_twice(test: str
                 assert document.title.lower() not in titles or name.startswith("distractor-counterfactual")
 
 
-@pytest.mark.parametrize("test", list(TESTS))
+@pytest.mark.parametrize("test", list(STRESS_TESTS))
 def test_what_was_done_is_on_record(test: str) -> None:
     for example in fitting(test)[:30]:
         for point in points(test, SETTINGS):
@@ -138,7 +138,7 @@ def test_what_was_done_is_on_record(test: str) -> None:
 
 
 def test_the_example_itself_is_left_alone() -> None:
-    for example, test in itertools.product(ALL[:20], TESTS):
+    for example, test in itertools.product(ALL[:20], STRESS_TESTS):
         if unfit(example, test, SETTINGS, POOL) is None:
             made(example, test)
     assert [example.model_dump_json() for example in ALL] == BEFORE
@@ -372,7 +372,9 @@ def test_any_texts(
     pool = Pool(
         [Document(title=t, text=x) for t, x in others], Pool.of([Example(id="p", question="?", answers=["zz"])]).answers
     )
-    chosen = StressSettings(seed=seed, documents=4, noise_documents=3, distractor_counts=(1,), noise_ratios=(0, 0.6))
+    chosen = StressSettings(
+        seed=seed, documents=4, noise={"documents": 3, "ratios": (0, 0.6)}, distractor={"counts": (1,)}
+    )
     for test in ("noise", "position", "distractor", "layout", "order"):
         for point in points(test, chosen):
             stressed = attempted(example, point, pool, chosen)

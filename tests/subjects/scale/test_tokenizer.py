@@ -73,11 +73,11 @@ def test_answers_take_one_to_four_tokens():
 def test_regions_of_a_prompt():
     example = questions("rag", 1, documents=4, gold=2)[0]
     prompt = build(wrapped_tokenizer(), question=example.question, documents=example.documents, answers=example.answers)
-    assert prompt.regions == ["bos", "query", "doc1", "doc2", "doc3", "doc4", "answer", "other"]
+    assert prompt.regions == ["bos", "question", "doc1", "doc2", "doc3", "doc4", "answer", "template"]
     assert prompt.mask("bos").tolist() == [True] + [False] * (len(prompt) - 1)
     assert (prompt.gold, prompt.gold_region, prompt.evidence_kind) == (2, "doc3", "answer")
     tokens = wrapped_tokenizer().convert_ids_to_tokens(prompt.ids)
-    question = [token for token, inside in zip(tokens, prompt.mask("query"), strict=True) if inside]
+    question = [token for token, inside in zip(tokens, prompt.mask("question"), strict=True) if inside]
     assert question == TOKENIZER.encode(example.question, add_special_tokens=False).tokens
     evidence = " ".join(token for token, inside in zip(tokens, prompt.evidence, strict=True) if inside)
     assert evidence.startswith(example.answers[0])

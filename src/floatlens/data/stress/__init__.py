@@ -1,6 +1,6 @@
-"""Stress tests (docs/stress.md): seeded transformations of questions and their documents, one for every point.
+"""Stress tests (docs/stress.md): seeded transformations of questions and their documents, a series of points for each.
 
-They take examples and give examples. They build no prompts, run no models and score nothing.
+They take examples and return examples. They build no prompts, run no models and score nothing.
 
     settings = StressSettings(seed=1)
     pool = Pool.of(data.examples())
@@ -8,8 +8,21 @@ They take examples and give examples. They build no prompts, run no models and s
         stressed = apply(example, point, pool, settings)
 """
 
-from floatlens.data.stress.points import TESTS, Point, StressSettings, Test, points
+from floatlens.data.stress.base import Appended, Distinct, OnAxis, Point, StressTest
 from floatlens.data.stress.pool import Pool
-from floatlens.data.stress.transform import apply, unfit
+from floatlens.data.stress.settings import STRESS_TESTS, StressSettings, apply, points, stress_names, unfit
 
-__all__ = ["TESTS", "Point", "Pool", "StressSettings", "Test", "apply", "points", "unfit"]
+__all__ = [
+    "STRESS_TESTS",
+    "Appended",
+    "Distinct",
+    "OnAxis",
+    "Point",
+    "Pool",
+    "StressSettings",
+    "StressTest",
+    "apply",
+    "points",
+    "stress_names",
+    "unfit",
+]

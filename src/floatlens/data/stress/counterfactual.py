@@ -15,12 +15,11 @@ import numpy as np
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data.examples import Example
-from floatlens.data.gold import holds_answer
+from floatlens.data.matching import holds_answer, normalise
 from floatlens.data.stress.evidence import evidence_order
 from floatlens.data.stress.mentions import find_mentions, replace_mentions
 from floatlens.data.stress.pool import Answer, Pool, asked_for, sort_of
 from floatlens.data.stress.seeds import generator
-from floatlens.evaluation.metrics import normalise
 from floatlens.prompts import Document
 
 __all__ = ["counterfactuals", "no_counterfactual"]

@@ -15,9 +15,9 @@ from itertools import islice
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data.examples import Example
+from floatlens.data.matching import normalise
 from floatlens.data.stress.pool import Pool, same_text, sort_of
 from floatlens.data.stress.seeds import generator
-from floatlens.evaluation.metrics import normalise
 from floatlens.prompts import Document
 
 __all__ = ["Rules", "random_distractors", "topic_distractors"]

@@ -14,7 +14,7 @@ import string
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from floatlens.evaluation.metrics import normalise
+from floatlens.data.matching import normalise
 
 __all__ = ["find_mentions", "replace_mentions"]
 

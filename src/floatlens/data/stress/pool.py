@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data.examples import Example
+from floatlens.data.matching import normalise
 from floatlens.data.retrieval import best_first, make_bm25, make_tokenizer
-from floatlens.evaluation.metrics import normalise
 from floatlens.prompts import Document
 
 __all__ = ["Answer", "Pool", "asked_for", "same_text", "sort_of"]

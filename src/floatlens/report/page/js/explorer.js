@@ -8,7 +8,7 @@ import { State } from "./state.js";
 import { onTheme } from "./theme.js";
 import { View } from "./view.js";
 
-const GROUPS = { all: "all tokens", masked: "masked tokens", committed: "written tokens", answer: "the answer" };
+const GROUPS = { all: "all tokens", masked: "masked tokens", committed: "committed tokens", answer: "the answer" };
 const WIDE = 900; // pixels from which two models stand beside each other at first
 
 // In the place of the panes, and on the console for those who can do something about it.

@@ -5,7 +5,7 @@ import { piece } from "./format.js";
 import { shade } from "./theme.js";
 import { ABSENT, MASK, OTHER } from "./view.js";
 
-const TITLES = { bos: "Start", query: "Question", answer: "Answer", other: "Template" };
+const TITLES = { bos: "BOS", question: "Question", answer: "Answer", template: "Template" };
 
 const LONG = 160; // tokens that fill a prompt's box
 

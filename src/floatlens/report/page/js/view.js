@@ -8,8 +8,6 @@ export const MASK = 1;
 export const TOKEN = 2;
 export const OTHER = 3;
 
-const PLACES = { bos: "start", query: "question", other: "template" };
-
 function sound(low, top) {
   return top > low ? { low, top } : { low: 0, top: top || 1 };
 }
@@ -147,7 +145,7 @@ export class View {
   kind(key) {
     const name = this.regions[this.region_of[key]];
     if (name.startsWith("doc")) return name === this.goldName ? "gold" : "document";
-    return ["bos", "query", "answer"].includes(name) ? name : "other";
+    return ["bos", "question", "answer"].includes(name) ? name : "template";
   }
 
   regionName(key) {
@@ -157,7 +155,7 @@ export class View {
   // As it is read: document 3 (gold), question, answer, template.
   regionTitle(key) {
     const name = this.regionName(key);
-    if (!/^doc\d+$/.test(name)) return PLACES[name] ?? name;
+    if (!/^doc\d+$/.test(name)) return name;
     return `document ${name.slice(3)}${name === this.goldName ? " (gold)" : ""}`;
   }
 

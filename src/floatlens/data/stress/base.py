@@ -1,0 +1,200 @@
+"""What a stress test is: `StressTest`, the class to derive from, and `Point`, one place on its curve.
+
+A test is one class in one file: its settings are its fields, its words and the way its curve is drawn and summarised
+are class attributes. Nothing else in the package knows a test by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from floatlens.core.errors import FloatlensError
+from floatlens.data.examples import Example
+from floatlens.data.matching import normalise
+from floatlens.data.stress.pool import Pool
+
+__all__ = ["Appended", "Distinct", "OnAxis", "Point", "StressTest"]
+
+T = TypeVar("T")
+
+
+def _distinct(given: tuple[T, ...]) -> tuple[T, ...]:
+    if not given:
+        raise ValueError("an empty list; give at least one value")
+    if len(set(given)) < len(given):
+        raise ValueError("a value is given twice")
+    return given
+
+
+def _listed(given: Any) -> Any:
+    return [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else given
+
+
+Distinct = Annotated[tuple[T, ...], BeforeValidator(_listed), AfterValidator(_distinct)]
+"""A list setting: one or more values, each once; as text, separated by commas."""
+
+
+class OnAxis(Protocol):
+    """A place on a curve: a `Point`, or the condition of a record that was made from one."""
+
+    @property
+    def series(self) -> str: ...
+    @property
+    def x(self) -> float: ...
+    @property
+    def point(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Point:
+    """One place on a stress curve: the test, the series (the line within the test), the place, and the place in words.
+
+    Example: `Point("distractor", "topic", 4, "4").label  # "distractor topic 4"`
+    """
+
+    test: str
+    series: str
+    x: float
+    point: str
+
+    @property
+    def label(self) -> str:
+        """Unique among all points of all tests."""
+        series = "" if self.series == self.test else self.series
+        return " ".join(filter(None, [self.test, series, self.point]))
+
+    @property
+    def name(self) -> str:
+        """The name of the condition until records have structured conditions everywhere."""
+        if not self.point:
+            return self.test
+        place = self.point if self.point.isalpha() else f"{self.x:.12g}"
+        return "-".join([self.test, *([self.series] if self.series != self.test else []), place])
+
+
+@dataclass(frozen=True)
+class Appended:
+    """Tokens after the prompt, of which the first is scored after one pass: masks throughout, or one mask and dots."""
+
+    count: int
+    fill: Literal["mask", "dot"] = "mask"
+
+
+class StressTest(BaseModel, ABC):
+    """A stress test with its settings. A derived class needs `name`, `title`, `about`, `points` and `transform`.
+
+    Example: `STRESS_TESTS["noise"](documents=4).points()[0].label  # "noise 0"`
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    __test__ = False  # not a test case of pytest
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    about: ClassVar[str]
+    """One sentence: what is changed."""
+    axis: ClassVar[str] = ""
+    """What `x` counts, as the label of the axis."""
+    note: ClassVar[str] = ""
+    """What readers of tables must know about `x`, if anything."""
+    needs: ClassVar[int] = 1
+    """The fewest gold documents a question must have."""
+    kind: ClassVar[Literal["any", "mdm"]] = "any"
+    """The kind of model it applies to."""
+    summary: ClassVar[Literal["area", "mean"]] = "area"
+    """How a curve becomes one number: the area under it over the width of the axis, or the mean of its points where
+    the axis has no scale."""
+    scale: ClassVar[Literal["linear", "log2"]] = "linear"
+    reference: ClassVar[str | None] = "clean"
+    """The test whose score robustness divides by; None: the first point of the same curve."""
+    repeats: ClassVar[bool] = False
+    """Whether all points show the same documents, so that the agreement of the answers is reported."""
+    series: ClassVar[Mapping[str, str]] = {}
+    """The series in words, where there are several."""
+    shared: ClassVar[frozenset[str]] = frozenset({"seed"})
+    """Settings taken from the top of the stress settings, one value for all tests."""
+
+    seed: int = Field(0, ge=0)
+
+    # -- to be written for each test ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def points(self) -> Sequence[Point]:
+        """All points, series by series, each from left to right."""
+
+    @abstractmethod
+    def transform(self, example: Example, point: Point, pool: Pool) -> Example:
+        """The question at a point: the same id, question and answers, other documents."""
+
+    # -- may be overridden ----------------------------------------------------------------------------------------
+
+    def lacks(self, example: Example) -> str | None:
+        """What a question lacks to take the test, as far as marks and answers show it; to be read after "question"."""
+        gold = sum(document.is_gold for document in example.documents)
+        answered = any(normalise(answer) for answer in example.answers)
+        if gold < self.needs:
+            said = f"has {gold} gold document{'s' * (gold != 1)}, and {self.name} needs {self.needs} or more"
+            return said + (_HINT if not gold and answered and example.documents else "")
+        if self.needs and self.reference != self.name and not answered:
+            return "has no accepted answer, so nothing shows which documents lack it"
+        return None
+
+    def unfit(self, example: Example, pool: Pool | None = None) -> str | None:
+        """Why a question cannot take the test, to be read after "question"; None if it can.
+
+        With a pool it is also checked whether the pool has enough documents for the largest doses.
+        """
+        reason = self.lacks(example)
+        if reason is not None or pool is None:
+            return reason
+        try:
+            for point in self.hardest():
+                self.apply(example, point, pool)
+        except FloatlensError as error:
+            return str(error).removeprefix(f'question "{example.id}" ')
+        return None
+
+    def hardest(self) -> Sequence[Point]:
+        """The points that need most of the pool: the last of each series."""
+        return list({point.series: point for point in self.points()}.values())
+
+    def appended(self, point: OnAxis) -> Appended | None:
+        """Tokens appended to the prompt at a point, for tests that score a single pass."""
+        return None
+
+    @classmethod
+    def tick(cls, at: OnAxis) -> str:
+        """The label of a place on the axis."""
+        return at.point
+
+    # -- the same for all -----------------------------------------------------------------------------------------
+
+    def apply(self, example: Example, point: Point, pool: Pool) -> Example:
+        """`transform` after a check; `meta["stress"]` says what was done."""
+        reason = self.lacks(example)
+        if reason is not None:
+            raise FloatlensError(f'question "{example.id}" {reason}; leave it out of test "{self.name}"')
+        made = self.transform(example, point, pool)
+        told: dict[str, Any] = {"test": point.test, "series": point.series, "x": point.x}
+        return made.model_copy(update={"meta": made.meta | {"stress": told | made.meta.get("stress", {})}})
+
+    @classmethod
+    def series_label(cls, series: str) -> str:
+        """A series in words; "" for the only series of a test."""
+        return "" if series == cls.name else cls.series.get(series, series)
+
+    @classmethod
+    def point_label(cls, at: OnAxis) -> str:
+        """Series and place in words. Example: `"random documents: 4"`"""
+        return ": ".join(filter(None, [cls.series_label(at.series), cls.tick(at)]))
+
+
+_HINT = (
+    "; if its documents are not marked, `gold: answer` (in a study) or --gold answer marks those that hold an "
+    "accepted answer"
+)

@@ -1,0 +1,59 @@
+"""layout: the same documents, with the gold ones adjacent, scattered, in reverse order, or split into sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, TypeAlias, get_args
+
+from pydantic import Field
+
+from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.data.examples import Example
+from floatlens.data.stress.arrange import block, filled, rearranged, spread
+from floatlens.data.stress.base import Distinct, Point
+from floatlens.data.stress.evidence import cut
+from floatlens.data.stress.fixed import FixedCount
+from floatlens.data.stress.pool import Pool
+from floatlens.data.stress.seeds import generator
+
+__all__ = ["Layout"]
+
+Name: TypeAlias = Literal["adjacent", "scattered", "reversed", "split"]
+
+
+class Layout(FixedCount):
+    """Where the block begins and how the spread is shifted is drawn for each question, the same for all layouts."""
+
+    name: ClassVar[str] = "layout"
+    title: ClassVar[str] = "Layout of the gold documents"
+    about: ClassVar[str] = "The gold documents are arranged in different ways among the others."
+    axis: ClassVar[str] = "layout"
+    needs: ClassVar[int] = 2
+    summary: ClassVar = "mean"
+
+    layouts: Distinct[Name] = Field(get_args(Name), description="adjacent, scattered, reversed, split")
+
+    def lacks(self, example: Example) -> str | None:
+        return super().lacks(example) or self.all_gold(example)
+
+    def points(self) -> Sequence[Point]:
+        return tuple(Point(self.name, self.name, float(i), layout) for i, layout in enumerate(self.layouts))
+
+    def hardest(self) -> Sequence[Point]:
+        return self.points()
+
+    def transform(self, example: Example, point: Point, pool: Pool) -> Example:
+        if point.point not in get_args(Name):
+            raise FloatlensError(f'no layout "{point.point}"{did_you_mean(point.point, get_args(Name))}')
+        gold, others = self.gold_and_others(example, pool)
+        total = self.documents
+        start, offset = generator(self.seed, example.id, "layout").random(2).tolist()
+        if point.point in ("adjacent", "reversed"):
+            placed = gold if point.point == "adjacent" else gold[::-1]
+            places = block(len(gold), total, int(start * (total - len(gold) + 1)))
+            return rearranged(example, filled(placed, places, others))
+        if point.point == "split":
+            gold = [(piece, number) for document, number in gold for piece in cut(document)]
+            others = others[: max(0, total - len(gold))]
+            total = len(gold) + len(others)
+        return rearranged(example, filled(gold, spread(len(gold), total, int(offset * total)), others))
