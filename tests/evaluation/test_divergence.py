@@ -9,9 +9,9 @@ import torch
 
 import floatlens as fl
 from floatlens.decoding.config import DecodingConfig
-from floatlens.evaluation.config import AskConfig
 from floatlens.edits import EditSpec, parse_edit
 from floatlens.evaluation.answers import Asked, ask
+from floatlens.evaluation.config import AskConfig
 from floatlens.evaluation.divergence import divergence, tapped
 from floatlens.subjects.scale import questions
 

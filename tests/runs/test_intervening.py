@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 
-from floatlens.analysis import Group, Result
 from floatlens.claims import edit_claims
-from floatlens.core.errors import FloatlensError
 from floatlens.edits.spec import parse_edit
-from floatlens.models.facts import look
-from floatlens.runs.intervening import copy_scores, edit_conditions, effects, heads_for, measured, moved
+from floatlens.runs.intervening import effects, measured, moved
 from floatlens.runs.interventions import effects_table, publish_interventions, specs_of
 
-SUBJECT = SimpleNamespace(ref="m", facts=look("scale:qwen"))
 SPECS = [*parse_edit("drop_anchors:k=1,5"), *parse_edit("pin_anchors"), *parse_edit("sink_token:logit=2")]
 
 
@@ -46,16 +39,6 @@ def answers(rates: dict[str, float], n: int = 20, kind: str = "mdm") -> pd.DataF
 RATES = {"plain": 1.0, "drop_anchors k=1": 0.5, "drop_anchors k=1 (random)": 0.9, "drop_anchors k=5": 0.25}
 
 
-def test_every_edit_comes_with_its_control() -> None:
-    found = edit_conditions(SPECS, seed=3, traced=2)(None, SUBJECT)  # type: ignore[arg-type]
-    names = [condition.name for condition in found]
-    assert names[:3] == ["plain", "drop_anchors k=1", "drop_anchors k=1 (random)"]
-    assert names[-1] == "sink_token logit=2"  # which has none
-    assert [condition.edit.seed if condition.edit else None for condition in found[:3]] == [None, None, 3]
-    assert {condition.traced for condition in found} == {2}
-    assert specs_of(answers(dict.fromkeys(names, 1.0))) == SPECS
-
-
 def test_edits_of_a_run_come_by_rising_dose() -> None:
     """Whatever the order of the records, which is that of the alphabet."""
     given = ["sink_token", "drop_anchors:k=1,5,10", "pin_anchors:to=bos:k=10", "ablate_heads:top=8:mode=mean,zero"]
@@ -65,35 +48,6 @@ def test_edits_of_a_run_come_by_rising_dose() -> None:
         *("drop_anchors k=1", "drop_anchors k=5", "drop_anchors k=10", "pin_anchors to=bos k=10", "sink_token"),
         *("ablate_heads top=8 mode=mean", "ablate_heads top=4 mode=zero", "ablate_heads top=8 mode=zero"),
     ]
-
-
-def test_heads_are_chosen_by_score_and_model() -> None:
-    (spec,) = parse_edit("ablate_heads:top=2:mode=mean")
-    values = np.array([[0.1, np.nan], [0.9, 0.3]])
-    labels = {"layer": [0, 7], "head": [2, 5]}  # as a selection of layers and heads leaves them
-    scores = {"m": xr.DataArray(values, dims=("layer", "head"), coords=labels)}
-    chosen = heads_for(spec, "m", scores)
-    assert dict(chosen.settings) == {"heads": ((7, 2), (7, 5)), "mode": "mean"}
-    with pytest.raises(FloatlensError, match="which heads of other retrieve is not known"):
-        heads_for(spec, "other", scores)
-    assert heads_for(SPECS[0], "other", {}) == SPECS[0]
-    (four,) = parse_edit("ablate_heads:top=4")
-    with pytest.raises(FloatlensError, match="ablate_heads top=4: 3 heads of m have a copy score, fewer than 4"):
-        heads_for(four, "m", scores)
-
-
-def test_an_edit_that_the_model_does_not_allow_is_refused_with_its_name() -> None:
-    wrong = edit_conditions(parse_edit("freeze_layers:layers=0-99"), seed=0, traced=0)
-    with pytest.raises(FloatlensError, match=r"--edit freeze_layers layers=0-99: .*outside 0\.\.7"):
-        wrong(None, SUBJECT)  # type: ignore[arg-type]
-
-
-def test_copy_scores_carry_the_numbers_of_layers_and_heads() -> None:
-    held = xr.Dataset(
-        {"copy": (("sample", "layer", "head"), np.full((1, 2, 1), 0.5))}, coords={"layer": [3, 9], "head": [4]}
-    )
-    (found,) = copy_scores(Result("retrieval_heads", {}, (Group({"model": "m"}, {}, held),))).values()
-    assert (found["layer"].values.tolist(), found["head"].values.tolist()) == ([3, 9], [4])
 
 
 def test_effects_are_differences_on_the_same_questions() -> None:

@@ -134,8 +134,7 @@ def _parsed(path: Path, text: str) -> Any:
     except DuplicateKeyError as error:
         twice = re.search(r'found duplicate key "([^"]*)"', str(error.problem))
         name = twice[1] if twice else "a key"
-        first = "" if error.context_mark is None else f", first in the mapping of line {error.context_mark.line + 1}"
-        raise FloatlensError(f"{path}:{_number(error)}: {name} is given twice{first}") from None
+        raise FloatlensError(f"{path}:{_number(error)}: {name} is given twice; give it once") from None
     except MarkedYAMLError as error:
         raise FloatlensError(f"{path}:{_number(error)}: not valid YAML ({error.problem})") from None
     except YAMLError as error:
