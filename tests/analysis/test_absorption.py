@@ -10,7 +10,7 @@ from shared.synthetic import MASK, PROMPT, build, random_attention, ready, sampl
 
 
 def by_view(result, name):
-    estimate = result[name]
+    estimate = result.group().estimate(name)
     return {"fixed": estimate.mean[0], "floating": estimate.mean[1]}
 
 
@@ -59,10 +59,10 @@ def test_what_a_causal_mask_gives_for_nothing_is_no_excess():
     found = absorption(build(flat, causal=True))
     expected = 100 * sum(1 / (i + 1) for i in range(20)) / 20
     assert by_view(found, "absorbed")["fixed"][0] == pytest.approx(expected, abs=1e-3)
-    assert np.allclose(found["excess"].mean, 0, atol=1e-4)
+    assert np.allclose(found.group().estimate("excess").mean, 0, atol=1e-4)
     both = absorption(build(spread(np.ones((1, 1, 1, 20, 20)), causal=False), causal=False))
     assert by_view(both, "absorbed")["fixed"][0] == pytest.approx(5, abs=1e-4)
-    assert np.allclose(both["excess"].mean, 0, atol=1e-4)
+    assert np.allclose(both.group().estimate("excess").mean, 0, atol=1e-4)
 
 
 def test_an_empty_set_of_anchors_absorbs_nothing():
@@ -89,8 +89,8 @@ def test_steps_at_which_nobody_asked_are_left_out_of_both_views():
 
 def test_a_group_that_never_asks_has_no_number():
     found = absorption(ready("fixed", causal=True), group="masked")
-    assert np.isnan(found["absorbed"].mean).all()
-    assert (found["absorbed"].n == 0).all()
+    assert np.isnan(found.group().estimate("absorbed").mean).all()
+    assert (found.group().estimate("absorbed").n == 0).all()
 
 
 def test_a_rule_that_looks_at_heads_is_averaged_over_them():
@@ -105,8 +105,8 @@ def test_a_rule_that_looks_at_heads_is_averaged_over_them():
 
 def test_mean_and_deviation_are_over_samples():
     traces = samples("moving", causal=True, n=3)
-    found = absorption(traces)["absorbed"]
-    singles = np.array([absorption(trace)["absorbed"].mean for trace in traces])
+    found = absorption(traces).group().estimate("absorbed")
+    singles = np.array([absorption(trace).group().estimate("absorbed").mean for trace in traces])
     assert found.mean.shape == (2, 4)
     assert (found.n == 3).all()
     assert np.allclose(found.mean, singles.mean(axis=0))

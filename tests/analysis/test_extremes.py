@@ -31,8 +31,8 @@ def test_ratios_are_of_anchors_to_the_median_token():
     value = np.arange(1.0, 16).reshape(1, 1, 1, SIZE)
     residual = 100 - np.arange(1.0, 16).reshape(1, 1, SIZE)
     found = extremes(trace_of(peaked(4), value=value, residual=residual))
-    assert found["value_ratio"].mean.tolist() == [pytest.approx(5 / 8)]
-    assert found["residual_ratio"].mean.tolist() == [pytest.approx(95 / 92)]
+    assert found.group().estimate("value_ratio").mean.tolist() == [pytest.approx(5 / 8)]
+    assert found.group().estimate("residual_ratio").mean.tolist() == [pytest.approx(95 / 92)]
 
 
 def test_value_ratios_are_averaged_over_key_heads_after_dividing():
@@ -41,7 +41,7 @@ def test_value_ratios_are_averaged_over_key_heads_after_dividing():
     value[0, 0, 1] = 10
     value[0, 0, 0, 4], value[0, 0, 1, 4] = 1, 30
     found = extremes(trace_of(peaked(4, heads=2), value=value))
-    assert found["value_ratio"].mean.tolist() == [pytest.approx(1.75)]
+    assert found.group().estimate("value_ratio").mean.tolist() == [pytest.approx(1.75)]
 
 
 def test_several_anchors_are_averaged():
@@ -49,7 +49,9 @@ def test_several_anchors_are_averaged():
     weights[..., 9] = 1
     residual = np.full((1, 1, SIZE), 2.0)
     residual[0, 0, 4], residual[0, 0, 9] = 10, 30
-    assert extremes(trace_of(weights, residual=residual), rule="topk(2)")["residual_ratio"].mean.tolist() == [10]
+    assert extremes(trace_of(weights, residual=residual), rule="topk(2)").group().estimate(
+        "residual_ratio"
+    ).mean.tolist() == [10]
 
 
 def test_dormant_heads_have_more_than_so_much_on_the_anchors():
@@ -60,7 +62,7 @@ def test_dormant_heads_have_more_than_so_much_on_the_anchors():
         weights[0, 0, head, :, 2] = mass
     trace = trace_of(weights)
     for above, share in ((0.5, 0.5), (0.3, 0.75), (0.95, 0), (0.01, 1)):
-        assert extremes(trace, rule="top1", dormant_above=above)["dormant"].mean.tolist() == [share]
+        assert extremes(trace, rule="top1", dormant_above=above).group().estimate("dormant").mean.tolist() == [share]
 
 
 def test_dormant_heads_are_those_of_the_group_that_asks():
@@ -68,8 +70,8 @@ def test_dormant_heads_are_those_of_the_group_that_asks():
     weights = np.full((1, 1, 1, SIZE, SIZE), 1.0)
     weights[0, 0, 0, 12:] = np.eye(SIZE)[2]
     trace = trace_of(weights, regions=["question"] * 12 + ["answer"] * 3)
-    assert extremes(trace, rule="top1", group="answer")["dormant"].mean.tolist() == [1]
-    assert extremes(trace, rule="top1")["dormant"].mean.tolist() == [0]
+    assert extremes(trace, rule="top1", group="answer").group().estimate("dormant").mean.tolist() == [1]
+    assert extremes(trace, rule="top1").group().estimate("dormant").mean.tolist() == [0]
 
 
 def test_steps_without_anchors_are_left_out():
@@ -78,8 +80,8 @@ def test_steps_without_anchors_are_left_out():
     residual = np.full((2, 1, SIZE), 2.0)
     residual[0, 0, 4], residual[1, 0, 4] = 10, 1000
     found = extremes(trace_of(weights, residual=residual))
-    assert found["residual_ratio"].mean.tolist() == [5]
-    assert found["dormant"].mean.tolist() == [1]
+    assert found.group().estimate("residual_ratio").mean.tolist() == [5]
+    assert found.group().estimate("dormant").mean.tolist() == [1]
 
 
 def test_layers_are_apart_and_absent_keys_do_not_move_the_median():
@@ -88,7 +90,7 @@ def test_layers_are_apart_and_absent_keys_do_not_move_the_median():
     residual[:, 1, 0] = 70
     weights = peaked(0, steps=2, layers=2)
     trace = trace_of(weights, residual=residual, causal=True, lengths=[13, 14], committed=[(13, 0), (14, 1)])
-    found = extremes(trace)["residual_ratio"].mean
+    found = extremes(trace).group().estimate("residual_ratio").mean
     assert found[0] == pytest.approx((1 / 7 + 1 / 7.5) / 2)
     assert found[1] == pytest.approx((70 / 8 + 70 / 8.5) / 2)
 
@@ -97,6 +99,6 @@ def test_layers_are_apart_and_absent_keys_do_not_move_the_median():
 @pytest.mark.parametrize("causal", [True, False])
 def test_ready_made_anchors_are_drains_and_peaks(pattern, causal):
     found = extremes(ready(pattern, causal=causal))
-    assert np.allclose(found["value_ratio"].mean, 0.1, rtol=0.15)
-    assert np.allclose(found["residual_ratio"].mean, 20, rtol=0.15)
-    assert (found["dormant"].mean > (0.6 if pattern == "moving" and causal else 0.99)).all()
+    assert np.allclose(found.group().estimate("value_ratio").mean, 0.1, rtol=0.15)
+    assert np.allclose(found.group().estimate("residual_ratio").mean, 20, rtol=0.15)
+    assert (found.group().estimate("dormant").mean > (0.6 if pattern == "moving" and causal else 0.99)).all()

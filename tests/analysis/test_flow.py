@@ -59,10 +59,12 @@ def test_gold_lift_by_hand():
     rows = np.eye(5)
     rows[4] = [0.1, 0.2, 0.4, 0.1, 0.2]
     found = flow(by_hand([rows]))
-    assert float(found["gold_lift"].mean) == pytest.approx(0.4 / 0.15, rel=1e-5)
-    assert found["lift_by_layer"].mean.tolist() == [pytest.approx(0.4 / 0.15, rel=1e-5)]
-    assert float(flow(by_hand([rows], gold=0))["gold_lift"].mean) == pytest.approx(0.2 / 0.25, rel=1e-5)
-    assert float(flow(by_hand([rows], gold=2))["gold_lift"].mean) == pytest.approx(0.1 / 0.3, rel=1e-5)
+    assert float(found.group().estimate("gold_lift").mean) == pytest.approx(0.4 / 0.15, rel=1e-5)
+    assert found.group().estimate("lift_by_layer").mean.tolist() == [pytest.approx(0.4 / 0.15, rel=1e-5)]
+    assert float(flow(by_hand([rows], gold=0)).group().estimate("gold_lift").mean) == pytest.approx(
+        0.2 / 0.25, rel=1e-5
+    )
+    assert float(flow(by_hand([rows], gold=2)).group().estimate("gold_lift").mean) == pytest.approx(0.1 / 0.3, rel=1e-5)
 
 
 def test_lift_goes_through_all_layers_in_the_rollout_and_layer_by_layer_without():
@@ -73,8 +75,8 @@ def test_lift_goes_through_all_layers_in_the_rollout_and_layer_by_layer_without(
     second[4] = [0, 0.5, 0.2, 0.1, 0.2]
     found = flow(by_hand([first, second]))
     row = rolled([first, second])[4]
-    assert float(found["gold_lift"].mean) == pytest.approx(row[2] / ((row[1] + row[3]) / 2), rel=1e-5)
-    assert np.allclose(found["lift_by_layer"].mean, [1, 0.2 / 0.3], atol=1e-5)
+    assert float(found.group().estimate("gold_lift").mean) == pytest.approx(row[2] / ((row[1] + row[3]) / 2), rel=1e-5)
+    assert np.allclose(found.group().estimate("lift_by_layer").mean, [1, 0.2 / 0.3], atol=1e-5)
 
 
 def test_lift_over_the_run_at_ten_moments():
@@ -84,8 +86,8 @@ def test_lift_over_the_run_at_ten_moments():
         rows[step, 0, 0, 4] = np.array([1, 1, step + 1, 1, 1]) / (step + 5)
     trace = build(rows, causal=False, regions=["bos", "doc1", "doc2", "doc3", "answer"], gold=1)
     found = flow(trace)
-    assert np.allclose(found["lift_by_step"].mean, np.arange(1, 11), rtol=1e-4)
-    assert float(found["gold_lift"].mean) == pytest.approx(10, rel=1e-4)
+    assert np.allclose(found.group().estimate("lift_by_step").mean, np.arange(1, 11), rtol=1e-4)
+    assert float(found.group().estimate("gold_lift").mean) == pytest.approx(10, rel=1e-4)
     assert found.group().coordinate("lift_by_step", "moment")[::9] == [0, 1]
 
 
@@ -96,7 +98,7 @@ def test_before_an_autoregressive_model_writes_the_template_text_asks():
     attention[:, 0, 0, 2, :3] = [0.2, 0.6, 0.2]
     attention[1, 0, 0, 3, :4] = [0.1, 0.5, 0.2, 0.2]
     found = flow(build(attention, causal=True, regions=regions, gold=1, committed=[(3, 0), (4, 1)]))
-    assert np.allclose(found["lift_by_step"].mean, [3] * 5 + [5] * 5, rtol=1e-4)
+    assert np.allclose(found.group().estimate("lift_by_step").mean, [3] * 5 + [5] * 5, rtol=1e-4)
 
 
 def test_traces_are_grouped_by_model_documents_and_place_of_the_gold():
@@ -125,8 +127,8 @@ def test_without_a_gold_or_another_document_there_is_no_lift():
     rows = np.full((5, 5), 0.2)
     for more in ({"gold": None}, {"regions": ["bos", "doc1", "question", "template", "answer"], "gold": 0}):
         found = flow(by_hand([rows], **more))
-        assert np.isnan(found["gold_lift"].mean)
-        assert np.allclose(found["attention"].mean, 0.2)
+        assert np.isnan(found.group().estimate("gold_lift").mean)
+        assert np.allclose(found.group().estimate("attention").mean, 0.2)
     with pytest.raises(FloatlensError, match="no answer region"):
         flow(by_hand([rows], regions=["bos", "doc1", "doc2", "doc3", "question"]))
 
@@ -135,7 +137,7 @@ def test_the_last_pass_counts():
     one = random_attention(1, 1, 2, 2, 12, causal=False)
     two = np.concatenate([random_attention(2, 1, 2, 2, 12, causal=False), one])
     given = {"causal": False, "regions": REGIONS, "gold": 0}
-    a, b = (flow(build(x, **given))["rollout"].mean for x in (one, two))
+    a, b = (flow(build(x, **given)).group().estimate("rollout").mean for x in (one, two))
     assert np.allclose(a, b)
 
 

@@ -79,7 +79,7 @@ def test_the_same_attention_gets_the_same_number_whatever_the_kind_of_model(wher
     arm = build(attention, causal=True, final=[BOS, *range(20, 35)])
     mdm = build(attention, causal=False, final=[BOS, *range(20, 35)], mask_id=MASK)
     assert (arm.model["kind"], mdm.model["kind"]) == ("arm", "mdm")
-    one, other = absorption(arm)["absorbed"].mean, absorption(mdm)["absorbed"].mean
+    one, other = absorption(arm).group().estimate("absorbed").mean, absorption(mdm).group().estimate("absorbed").mean
     assert np.array_equal(one, other)
     share = attention.mean(axis=(2, 3))  # (step, layer, key)
     assert np.allclose(one[0], 100 * share[..., 0].mean(axis=0), atol=1e-4)
@@ -92,6 +92,9 @@ def test_what_differs_between_the_kinds_is_what_the_mask_gives_for_nothing():
     attention = random_attention(3, 1, 1, 1, 16, causal=True)
     arm = absorption(build(attention, causal=True))
     mdm = absorption(build(attention, causal=False, mask_id=MASK))
-    assert arm["uniform"].mean[0, 0] == pytest.approx(100 * np.mean([1 / (i + 1) for i in range(16)]))
-    assert mdm["uniform"].mean[0, 0] == pytest.approx(100 / 16)
-    assert np.allclose(arm["excess"].mean + arm["uniform"].mean, mdm["excess"].mean + mdm["uniform"].mean)
+    assert arm.group().estimate("uniform").mean[0, 0] == pytest.approx(100 * np.mean([1 / (i + 1) for i in range(16)]))
+    assert mdm.group().estimate("uniform").mean[0, 0] == pytest.approx(100 / 16)
+    assert np.allclose(
+        arm.group().estimate("excess").mean + arm.group().estimate("uniform").mean,
+        mdm.group().estimate("excess").mean + mdm.group().estimate("uniform").mean,
+    )

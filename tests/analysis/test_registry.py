@@ -8,18 +8,12 @@ import xarray as xr
 
 import floatlens.analysis as room
 from floatlens.analysis import ANALYSES, Analysis, Group, Result, absorption, analyse, analysis, drift, flow, qk
+from floatlens.analysis.description import Variable, Words
+from floatlens.analysis.registry import with_rule
 from floatlens.core.errors import FloatlensError
+from floatlens.core.registry import Registry
 from floatlens.traces import Trace
 from shared.synthetic import ready
-
-
-@pytest.fixture
-def registry():
-    """The registry, as it was again afterwards."""
-    before = dict(ANALYSES)
-    yield ANALYSES
-    ANALYSES.clear()
-    ANALYSES.update(before)
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +31,7 @@ def test_every_public_analysis_is_registered_under_its_name():
         assert one is ANALYSES[name]
         assert one.name == one.__name__ == name
         assert "Example:" in one.__doc__
+        assert all(one.words.variables[variable].definition in one.__doc__ for variable in one.words.variables)
 
 
 def test_several_analyses_in_one_walk_give_what_each_gives_alone(traces):
@@ -90,9 +85,7 @@ def test_settings_are_recorded_with_their_defaults(traces):
 
 
 def test_an_unknown_analysis_suggests_a_name(traces):
-    with pytest.raises(
-        FloatlensError, match=r'no analysis "drfit"; did you mean "drift"\?; there are .*absorption'
-    ) as caught:
+    with pytest.raises(FloatlensError, match=r'no analysis "drfit"; did you mean "drift"\?') as caught:
         analyse(traces, ["absorption", "drfit"])
     assert "\n" not in str(caught.value)
 
@@ -131,26 +124,80 @@ def test_a_missing_group_of_queries_names_its_probe_too(traces):
         drift(without, group="answer")
 
 
-def test_an_analysis_is_one_function_and_one_registration(registry, traces):
-    @analysis("peak", requires=("received",))
-    def peak(trace, *, times=1.0):
-        """The largest share, by layer."""
-        share = np.nanmax(trace.data["received"].values.astype(float), axis=(0, 2, 3))
-        return xr.Dataset({"peak": (("layer",), times * share)}, coords={"layer": trace.data["layer"].values})
+WORDS = Words("Peak", "How large?", variables={"peak": Variable("largest share", "The largest share.", "share")})
 
-    assert registry["peak"] is peak
-    assert peak.__doc__ == "The largest share, by layer."
+
+@analysis("peak", requires=("received",), words=WORDS)
+def peak(trace, *, times=1.0):
+    """The largest share, by layer."""
+    share = np.nanmax(trace.data["received"].values.astype(float), axis=(0, 2, 3))
+    return xr.Dataset({"peak": (("layer",), times * share)}, coords={"layer": trace.data["layer"].values})
+
+
+def test_an_analysis_is_one_function_with_its_words(traces):
+    assert peak.__doc__ == "The largest share, by layer.\n\npeak  The largest share. [share]"
     found = peak(traces, times=2.0)
     assert isinstance(found, Result)
     assert dict(found.settings) == {"times": 2.0}
+    assert found.words.variable("peak").axis == "largest share (share)"
     expected = [2 * np.nanmax(trace.data["received"].values, axis=(0, 2, 3)) for trace in traces[1:]]
     assert np.allclose(found.group("moving-mdm").values("peak"), expected)
-    assert np.allclose(analyse(traces[0], ["peak"])["peak"].peak.mean, peak(traces[0])["peak"].mean)
     with pytest.raises(FloatlensError, match='holds no "received"'):
         peak(Trace(traces[0].data.drop_vars("received")))
 
 
-def test_an_analysis_can_say_what_its_samples_are(registry):
+def test_an_analysis_that_was_added_works_from_analyse_to_the_tables(traces):
+    ANALYSES.add("peak", peak)
+    try:
+        assert np.allclose(analyse(traces[0], ["peak"])["peak"].peak.mean, peak(traces[0])["peak"].mean)
+        everything = analyse(traces, with_rule(ANALYSES, "top1"), skipped={})
+        assert dict(everything["peak"].settings) == {"times": 1.0}
+        assert everything["drift"].settings["rule"] == "top1"
+        assert set(everything["peak"].to_frame()["variable"]) == {"peak"}
+    finally:
+        ANALYSES.remove("peak")
+    assert "peak" not in ANALYSES
+
+
+def test_an_analysis_of_another_package_comes_by_its_entry_point(traces, tmp_path, monkeypatch):
+    """A package with one module, installed as far as importlib sees it."""
+    (tmp_path / "sharpness.py").write_text(
+        "import numpy as np, xarray as xr\n"
+        "from floatlens.analysis import analysis\n"
+        "@analysis('sharpness', requires=('received',))\n"
+        "def sharpness(trace):\n"
+        "    return xr.Dataset({'top': ((), float(np.nanmax(trace.data['received'].values)))})\n"
+    )
+    info = tmp_path / "sharpness-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sharpness\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[floatlens.analyses]\nsharpness = sharpness:sharpness\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    fresh = Registry(ANALYSES.what, ANALYSES.group)
+    monkeypatch.setattr("floatlens.analysis.registry.ANALYSES", fresh)
+    found = analyse(traces[0], ["sharpness"])["sharpness"]
+    assert float(found.top) == pytest.approx(float(np.nanmax(traces[0].data["received"].values)))
+    assert found.words.title == "Sharpness"
+    assert found.to_frame()["variable"].tolist() == ["top"]
+
+
+def test_every_variable_has_words(traces):
+    """A label, and a definition that is one sentence."""
+    for name, result in analyse(traces[0], list(ANALYSES)).items():
+        words = ANALYSES[name].words
+        assert result.words is words
+        assert words.title
+        assert words.question.endswith("?")
+        assert words.reading.endswith(".")
+        told = {words.aliases.get(one, one) for one in {*result.variables, *result.to_frame()["variable"]}}
+        assert told <= set(words.variables), name
+        for one in words.variables.values():
+            assert one.label
+            assert one.definition.endswith(".")
+            assert "\n" not in one.definition
+
+
+def test_an_analysis_can_say_what_its_samples_are():
     @analysis(
         "count", requires=(), groups=lambda trace: {"model": trace.model["ref"], "causal": trace.data.attrs["causal"]}
     )
@@ -161,7 +208,3 @@ def test_an_analysis_can_say_what_its_samples_are(registry):
     assert [(group.label, group.n) for group in found] == [("one, causal True", 2), ("one, causal False", 1)]
     assert isinstance(found.group(causal=False), Group)
     assert float(found.group(causal=True).estimate("keys").mean) == 30
-
-
-def test_the_registry_is_clean():
-    assert not {"peak", "count"} & set(ANALYSES)

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from floatlens import __version__
-from floatlens.analysis import Estimate, Group, Result, absorption, drift, retrieval_heads
+from floatlens.analysis import Estimates, Group, Result, absorption, drift, flow, retrieval_heads
 from floatlens.core.errors import FloatlensError
 from shared.synthetic import ready, samples
 
@@ -27,12 +27,66 @@ def two():
     return absorption([*samples("moving", causal=False, n=3), *samples("fixed", causal=True, n=2)])
 
 
-def test_one_model_gives_an_estimate_and_several_one_each(two):
+def test_estimates_have_one_shape_whatever_the_number_of_models(two):
     one = drift(ready("moving", causal=False))
-    assert isinstance(one.slope, Estimate)
-    assert float(one.slope.mean) == float(one["slope"].mean) == 2
-    assert set(two.absorbed) == {"moving-mdm", "fixed-arm"}
-    assert np.array_equal(two["absorbed"]["fixed-arm"].mean, two.group("fixed-arm").estimate("absorbed").mean)
+    assert isinstance(one.slope, Estimates)
+    assert isinstance(two.absorbed, Estimates)
+    assert one.slope.mean.dims == one["slope"].low.dims == ("model",)
+    assert float(one.slope) == float(one["slope"].sel(model="moving-mdm").mean) == 2
+    assert two.absorbed.mean.dims == ("model", "view", "layer")
+    assert two.absorbed.mean["model"].values.tolist() == ["moving-mdm", "fixed-arm"]
+    expected = two.group("fixed-arm").estimate("absorbed")
+    for part in ("mean", "std", "low", "high", "n"):
+        assert np.array_equal(getattr(two["absorbed"].sel(model="fixed-arm"), part), getattr(expected, part)), part
+
+
+def test_estimates_of_finer_groups_are_found_by_their_conditions():
+    found = flow([ready("fixed", causal=False, gold=gold) for gold in (0, 1)]).gold_lift
+    assert found.mean.dims == ("group",)
+    assert found.mean["gold"].values.tolist() == [1, 2]
+    assert found.sel(gold=2).mean.shape == (1,)
+    assert found.sel(gold=2).to_frame()[["model", "gold"]].to_numpy().tolist() == [["fixed-mdm", 2]]
+
+
+def test_models_of_unlike_depth_are_padded():
+    found = Result("x", {}, (group_of("a", b=(("layer",), [[1, 2]])), _deep()))
+    assert found.b.mean.sel(model="a").values.tolist() == [1, 2, pytest.approx(np.nan, nan_ok=True)]
+    assert found.b.mean.sel(model="deep").values.tolist() == [1, 2, 3]
+    assert found.data.b.sel(layer=9).values.tolist() == [pytest.approx(np.nan, nan_ok=True), 3]
+
+
+def _deep():
+    data = xr.Dataset({"b": (("sample", "layer"), [[1.0, 2, 3]])}, coords={"layer": [0, 4, 9]})
+    return Group({"model": "deep"}, {}, data)
+
+
+def test_the_samples_are_one_dataset(two):
+    assert two.data.sizes == {"sample": 5, "view": 2, "layer": 4}
+    assert two.data["model"].values.tolist() == ["moving-mdm"] * 3 + ["fixed-arm"] * 2
+    mean = two.data["absorbed"].groupby("model").mean()
+    assert np.allclose(mean.sel(model="fixed-arm"), two.group("fixed-arm").estimate("absorbed").mean)
+    single = drift(ready("moving", causal=False))
+    assert "step" in single.data["track"].dims
+    assert single.trace is not None
+    assert two.trace is None
+
+
+def test_results_show_themselves_as_tables(two):
+    shown = repr(drift(ready("moving", causal=False)))
+    assert shown.startswith("drift · Do anchors stay where they are? · rule zscore(ε=3), group all\n")
+    assert "moving-mdm" in shown
+    assert "slope " in shown
+    assert "2 (n=1, no interval)" in shown
+    assert "nan" not in shown
+    assert "track_by_layer (step × layer)" in shown
+    many = repr(two)
+    assert "absorbed (view × layer)" in many
+    assert "fixed-arm" in many
+    assert max(map(len, many.splitlines())) <= 100
+    assert two._repr_html_().count("<table") == 1
+    assert repr(Result("x", {}, ())) == "x: no groups"
+    assert repr(two.absorbed).splitlines()[0] == "absorbed"
+    assert "moving-mdm" in two.absorbed._repr_html_()
 
 
 def test_the_frame_has_a_row_for_every_group_variable_and_coordinate(two):

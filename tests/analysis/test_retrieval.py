@@ -34,7 +34,7 @@ def looking(*keys_by_head, peak=0.7, final=FINAL, **more):
 
 
 def scores(trace, name):
-    return retrieval_heads(trace)[name].mean[0].tolist()
+    return retrieval_heads(trace).group().estimate(name).mean[0].tolist()
 
 
 def test_copy_counts_distinct_tokens_copied_out_of_the_evidence():
@@ -126,12 +126,12 @@ def test_the_order_in_which_tokens_were_committed_does_not_matter():
 def test_without_evidence_or_without_an_answer_nothing_is_defined():
     without = retrieval_heads(looking([4, 5, 0, 0], evidence=()))
     for name in ("copy", "copy_code", "focus", "mass"):
-        assert np.isnan(without[name].mean).all(), name
-        assert (without[name].n == 0).all()
+        assert np.isnan(without.group().estimate(name).mean).all(), name
+        assert (without.group().estimate(name).n == 0).all()
     silent = retrieval_heads(looking([4, 5, 0, 0], final=[*FINAL[:8], EOS, EOS, EOS, EOS]))
-    assert np.isnan(silent["focus"].mean).all()
-    assert np.isnan(silent["mass"].mean).all()
-    assert silent["copy"].mean.tolist() == [[0]]  # nothing was copied
+    assert np.isnan(silent.group().estimate("focus").mean).all()
+    assert np.isnan(silent.group().estimate("mass").mean).all()
+    assert silent.group().estimate("copy").mean.tolist() == [[0]]  # nothing was copied
 
 
 def unrecorded(trace, *tokens):

@@ -21,7 +21,7 @@ def share_on(*weights):
 
 
 def values(result, name):
-    return dict(zip(CLASSES, result[name].mean.reshape(len(CLASSES), -1)[:, 0].tolist(), strict=True))
+    return dict(zip(CLASSES, result.group().estimate(name).mean.reshape(len(CLASSES), -1)[:, 0].tolist(), strict=True))
 
 
 def test_mass_and_enrichment_by_hand():
@@ -38,10 +38,10 @@ def test_mass_and_enrichment_by_hand():
     anchors = values(found, "anchors")  # keys 0 and 2
     assert (anchors["special"], anchors["content"], anchors["function"]) == (0.5, 0.5, 0)
     assert values(found, "anchors_enrichment")["content"] == pytest.approx(3)
-    assert found["structural"].mean.tolist() == [pytest.approx(0.75 / (4 / 6), abs=1e-5)]
-    assert found["lexical"].mean.tolist() == [pytest.approx(0.25 / (2 / 6), abs=1e-5)]
-    assert found["structural_anchors"].mean.tolist() == [pytest.approx(0.5 / (4 / 6))]
-    assert found["lexical_anchors"].mean.tolist() == [pytest.approx(0.5 / (2 / 6))]
+    assert found.group().estimate("structural").mean.tolist() == [pytest.approx(0.75 / (4 / 6), abs=1e-5)]
+    assert found.group().estimate("lexical").mean.tolist() == [pytest.approx(0.25 / (2 / 6), abs=1e-5)]
+    assert found.group().estimate("structural_anchors").mean.tolist() == [pytest.approx(0.5 / (4 / 6))]
+    assert found.group().estimate("lexical_anchors").mean.tolist() == [pytest.approx(0.5 / (2 / 6))]
 
 
 def test_a_position_is_a_mask_until_it_is_committed():
@@ -77,7 +77,7 @@ def test_shares_over_steps_layers_and_heads_against_loops(rule):
         members = [j for j in range(6) if KINDS[j] == name]
         for layer in range(2):
             mass = np.mean([received[s, layer, :, members].sum() / 2 for s in range(3)])
-            assert found["mass"].mean[c, layer] == pytest.approx(mass, abs=1e-5)
+            assert found.group().estimate("mass").mean[c, layer] == pytest.approx(mass, abs=1e-5)
             shares = []
             for step in range(3):
                 if rule.startswith("gu"):
@@ -86,24 +86,24 @@ def test_shares_over_steps_layers_and_heads_against_loops(rule):
                     chosen = np.argsort(-received[step, layer].mean(axis=0))[:2].tolist()
                 if chosen:
                     shares.append(sum(j in members for j in chosen) / len(chosen))
-            assert found["anchors"].mean[c, layer] == pytest.approx(np.mean(shares))
+            assert found.group().estimate("anchors").mean[c, layer] == pytest.approx(np.mean(shares))
 
 
 def test_shares_sum_to_one_and_uniform_attention_is_enriched_nowhere():
     found = token_classes(ready("uniform", causal=False, noise=0), rule="zscore or top1")
-    assert np.allclose(found["mass"].mean.sum(axis=0), 1)
-    assert np.allclose(found["anchors"].mean.sum(axis=0), 1)
-    assert found["tokens"].mean.sum() == pytest.approx(1)
-    enrichment = found["mass_enrichment"].mean
+    assert np.allclose(found.group().estimate("mass").mean.sum(axis=0), 1)
+    assert np.allclose(found.group().estimate("anchors").mean.sum(axis=0), 1)
+    assert found.group().estimate("tokens").mean.sum() == pytest.approx(1)
+    enrichment = found.group().estimate("mass_enrichment").mean
     assert np.allclose(enrichment[~np.isnan(enrichment)], 1, atol=1e-5)
-    assert np.allclose(found["structural"].mean, 1, atol=1e-5)
+    assert np.allclose(found.group().estimate("structural").mean, 1, atol=1e-5)
 
 
 def test_without_anchors_their_classes_are_not_defined_but_those_of_mass_are():
     found = token_classes(ready("uniform", causal=False, noise=0))
-    assert np.isnan(found["anchors"].mean).all()
-    assert np.isnan(found["structural_anchors"].mean).all()
-    assert np.isfinite(found["structural"].mean).all()
+    assert np.isnan(found.group().estimate("anchors").mean).all()
+    assert np.isnan(found.group().estimate("structural_anchors").mean).all()
+    assert np.isfinite(found.group().estimate("structural").mean).all()
 
 
 def test_special_ids_of_the_model_are_special_whatever_they_say():

@@ -14,9 +14,9 @@ from torch import Tensor
 from floatlens import QK, Matrix, Select, trace
 from floatlens.attention.probe import Layout
 from floatlens.attention.recorder import Recorder
-from floatlens.attention.session import capture
 from floatlens.attention.softmax import Workspace
 from floatlens.models.base import LanguageModel
+from shared.capture import capture
 
 PER_STEP = ("received", "received_committed", "received_answer", "entropy", "flow", "question_flow")
 PER_STEP += ("qk_dot", "qk_cos", "qk_norm", "key_norm", "query_norm", "value_norm", "residual_norm")

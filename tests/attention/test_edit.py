@@ -14,10 +14,10 @@ from floatlens import trace
 from floatlens.attention.edit import Edit, Site
 from floatlens.attention.probe import Layer
 from floatlens.attention.select import Select
-from floatlens.attention.session import capture
 from floatlens.attention.softmax import Workspace
 from floatlens.models.base import LanguageModel
 from floatlens.probes import Matrix
+from shared.capture import capture
 
 LENGTH = 9
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from floatlens.attention.session import capture
 from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel
 from floatlens.probes import Matrix
+from shared.capture import capture
 
 LENGTH = 24
 GOLDEN = ("llada", "dream")

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from floatlens import QK, Matrix, Select, trace
-from floatlens.attention.session import capture
 from floatlens.models.base import LanguageModel
+from shared.capture import capture
 
 LENGTH = 37
 

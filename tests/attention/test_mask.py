@@ -81,7 +81,7 @@ def test_models_take_the_fast_path(
 ) -> None:
     """A plain model must never come down to evaluating a rule for every query and key: that is what makes it slow."""
     from floatlens.attention import session
-    from floatlens.attention.session import capture
+    from shared.capture import capture
 
     seen: list[BlockMask] = []
     as_before = session.as_block_mask

@@ -15,10 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from floatlens import trace
 from floatlens.attention import recorder
 from floatlens.attention.recorder import StepStore
-from floatlens.attention.session import capture
 from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel
+from shared.capture import capture
 
 LENGTH, HEADS = 600, 4
 PROBES = ("received", "entropy", "flow", "answer_rows", "qk", "extremes")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from floatlens import QK, Matrix, Select, trace
-from floatlens.attention.session import capture
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel
+from shared.capture import capture
 
 PROBES = ("received", "entropy", "flow", "qk", "extremes", "answer_rows")
 

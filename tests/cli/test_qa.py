@@ -87,8 +87,8 @@ def test_qa_from_files_names_what_is_wrong(floatlens: Run, data: Data, tmp_path:
         (("qa", "scale:lada", "--data", "scale:rag"), "scale:lada"),
         (("stress", "scale:llada", "--data", "scale:rag", "--test", "nois"), 'no test "nois"; did you mean "noise"?'),
         (("stress", "scale:llada", "--data", "scale:rag", "--change", "shufles=2"), "shufles"),
-        (("stress", "scale:llada", "--data", "scale:rag", "--gold", "answer"), "scale world mark their gold"),
-        (("stress", "scale:llada", "--data", "scale:rag", "--places", "12"), "places: 12; expected 0 to 9"),
+        (("stress", "scale:llada", "--data", "scale:rag", "--gold", "answer"), "these questions mark their gold"),
+        (("stress", "scale:llada", "--data", "scale:rag", "--places", "12"), "places wants 0 to 9, got 12"),
     ],
 )
 def test_mistakes_are_one_line(floatlens: Run, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

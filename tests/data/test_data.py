@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from floatlens.core.errors import FloatlensError, FloatlensWarning
-from floatlens.data import open_data, paper_table, read_examples, set_named
-from floatlens.data.sources import SCALE_COUNT
+from floatlens.data import FORMATS, SETS, open_data, read_examples, set_named
 from floatlens.data.stress import unfit
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -56,7 +55,7 @@ def test_gold_by_the_answer_is_asked_for_and_put_on_record() -> None:
     assert unfit(next(data.examples()), "noise") is None
     with pytest.raises(FloatlensError, match='gold="answers": expected "answer"'):
         open_data(path, gold="answers")  # type: ignore[arg-type]
-    with pytest.raises(FloatlensError, match="scale world mark their gold"):
+    with pytest.raises(FloatlensError, match="these questions mark their gold documents"):
         open_data("scale:rag", limit=2, gold="answer")
 
 
@@ -89,7 +88,7 @@ def test_any_problem_stops_with_the_first_and_the_number_of_the_rest(tmp_path: P
         open_data(path)
     assert str(caught.value) == (
         f"{path}:2: not valid JSON: Expecting property name enclosed in double quotes at column 2 "
-        "(and 2 more in this file); mend the file, or leave bad records out with skip_bad"
+        "(and 2 more in this file); fix the file, or leave bad records out with skip_bad"
     )
 
 
@@ -160,12 +159,13 @@ def test_a_large_file_is_never_held_whole(tmp_path: Path) -> None:
 
 def test_the_scale_world() -> None:
     from floatlens.subjects.scale import questions
+    from floatlens.subjects.scale.source import DEFAULT_COUNT
 
     data = open_data("scale:rag:documents=3:gold=2:seed=7", limit=4, need=["answers", "documents", "gold"])
     assert list(data.examples()) == questions("rag", 4, documents=3, gold=2, seed=7)
     assert (data.name, data.format, data.count) == ("scale:rag:documents=3:gold=2:seed=7", "scale", 4)
     assert len(next(open_data("scale:rag", limit=1, documents=4).examples()).documents) == 4
-    assert open_data("scale:closed-known").count == SCALE_COUNT
+    assert open_data("scale:closed-known").count == DEFAULT_COUNT
 
 
 def test_scale_data_are_identified_by_what_they_are_drawn_from() -> None:
@@ -180,7 +180,7 @@ def test_scale_data_are_identified_by_what_they_are_drawn_from() -> None:
         ("scale:rag:document=3", {}, 'no setting "document"; did you mean "documents"?'),
         ("scale:rag:seed=x", {}, 'seed is "x"; expected a whole number'),
         ("scale:rag:documents=3", {"documents": 5}, "it says 3 documents, and documents=5 was given"),
-        ("scale:rag", {"format": "psg"}, "have no format"),
+        ("scale:rag", {"format": "psg"}, "are not read from a file"),
         ("scale:rag", {"limit": 0}, "limit=0"),
         ("scale:closed-known", {"need": ["documents"]}, "scale:closed-known: no documents"),
     ],
@@ -191,11 +191,7 @@ def test_mistakes_about_the_scale_world(ref: str, options: dict[str, Any], messa
     assert message in str(caught.value)
 
 
-def test_the_papers_table() -> None:
-    table = paper_table()
-    assert [spec.column for spec in table.sets] == ["NQ", "TQA", "MarcoQA", "HotpotQA", "T-REx"]
+def test_the_papers_sets() -> None:
+    assert [spec.column for spec in SETS.values()] == ["NQ", "TQA", "MarcoQA", "HotpotQA", "T-REx"]
     assert set_named("nq").label == "nq@1"
-    assert set_named("nq").values["accuracy"]["LLaDA"] == (11.77, 55.30)
-    assert not any(spec.values for spec in table.sets[1:])  # not known, so not there
-    for average in table.average.values():  # the printed gain was rounded by itself
-        assert average.gain == pytest.approx(average.rag - average.closed, abs=0.011)
+    assert {spec.format for spec in SETS.values()} <= set(FORMATS)

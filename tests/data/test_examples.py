@@ -75,6 +75,16 @@ def test_hasanswer_marks_gold_only_where_no_passage_says_isgold(tmp_path: Path) 
     assert example.meta["gold_by"] == "hasanswer"
 
 
+def test_has_answer_of_dpr_marks_gold(tmp_path: Path) -> None:
+    passages = [
+        {"id": "wiki:1", "title": "A", "text": "a", "score": "81.2", "has_answer": False},
+        {"id": "wiki:2", "title": "B", "text": "b", "score": "80.1", "has_answer": True},
+    ]
+    (example,) = read(tmp_path, {"question": "Who?", "answers": ["b"], "ctxs": passages})
+    assert [d.is_gold for d in example.documents] == [False, True]
+    assert example.meta["gold_by"] == "has_answer"
+
+
 def test_several_golds_no_documents_and_no_answers_are_examples_too(tmp_path: Path) -> None:
     both = [{"text": "one", "is_gold": True}, {"text": "two", "is_gold": True}]
     examples = read(
@@ -117,7 +127,7 @@ def test_limit_stops_reading(tmp_path: Path) -> None:
         (b"[" * 100_000, "not a record: nested too deeply"),
         (b'{"question": "Who?", "score": NaN}', "not valid JSON: NaN is not JSON"),
         (b'{"question": "\xff"}', "not UTF-8 (byte 15 of the line)"),
-        (b'{"question": "\\ud800"}', "question holds half a character (a lone surrogate), which no tokenizer takes"),
+        (b'{"question": "\\ud800"}', "question holds half a character (a lone surrogate), which no tokenizer accepts"),
         ({}, "question is missing"),
         ({"question": " "}, "question is empty"),
         ({"question": 5}, "question: expected a text, found a number"),
@@ -150,6 +160,8 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path: Path, record: Any, m
 def test_a_misspelt_field_of_a_document_is_named(tmp_path: Path) -> None:
     record = {"question": "Who?", "documents": [{"text": "t", "is_glod": True}]}
     assert 'documents[0]: no key "is_glod"; did you mean "is_gold"?' in complaint(tmp_path, record)
+    record = {"question": "Who?", "documents": [{"text": "t", "gold": True}]}
+    assert complaint(tmp_path, record) == 'x.jsonl:1: documents[0]: no key "gold"; did you mean "is_gold"?'
 
 
 def test_a_file_keeps_to_the_format_it_began_with(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from floatlens import Edit, Matrix, decode
 from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer
 from floatlens.attention.run_tracker import PassPosition
-from floatlens.attention.session import capture
+from shared.capture import capture
 
 Array = np.ndarray[Any, Any]
 PROMPTS = [[5, 9, 12, 33, 21, 8, 30, 14, 26, 9], [17, 6, 40, 11, 19, 6, 29]]

@@ -10,9 +10,9 @@ import torch
 
 import floatlens as fl
 from floatlens.attention.edit import Site
-from floatlens.attention.session import capture
 from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
+from shared.capture import capture
 
 PROMPT = [5, 9, 12, 33, 21, 8, 30]
 HOW: dict[str, dict[str, Any]] = {"llada": {"gen_length": 4, "steps": 4}, "llama": {"gen_length": 4}}

@@ -13,10 +13,10 @@ from torch import Tensor
 from floatlens import AblateHeads, DropAnchors, Edit, FreezeLayers, Matrix, PinAnchors, Select, SinkToken, SwapAnchors
 from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer
-from floatlens.attention.session import capture
 from floatlens.attention.softmax import Workspace
 from floatlens.decoding import decode_steps
 from floatlens.edits.rules import indices, largest
+from shared.capture import capture
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from floatlens import AblateHeads, Matrix, Select, SinkToken, edit
-from floatlens.attention.session import capture
 from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
+from shared.capture import capture
 
 pytestmark = pytest.mark.slow
 

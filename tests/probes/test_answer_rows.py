@@ -12,10 +12,10 @@ from torch import Tensor
 
 from floatlens import Select, trace
 from floatlens.attention.probe import Layout
-from floatlens.attention.session import capture
 from floatlens.decoding import decode_steps, plan
 from floatlens.models.base import LanguageModel
 from floatlens.prompts import Prompt
+from shared.capture import capture
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "llada": {"gen_length": 8, "steps": 4, "block_length": 4},
@@ -120,9 +120,9 @@ def test_a_batch_tells_what_its_samples_tell_alone(
         for ours, single in zip(mine, alone.committed, strict=True):
             assert (ours.step, ours.token) == (single.step, single.token)
             assert (ours.position, ours.row) == (columns[single.position], columns[single.row])
-            assert ours.looked["answer_argmax"].tolist() == columns[single.looked["answer_argmax"]].tolist()
+            assert ours.found["answer_argmax"].tolist() == columns[single.found["answer_argmax"]].tolist()
             for what in ("answer_peak", "answer_evidence"):
-                assert np.abs(ours.looked[what] - single.looked[what]).max() <= CLOSE
+                assert np.abs(ours.found[what] - single.found[what]).max() <= CLOSE
         for variable in ("received", "received_answer", "qk_dot", "entropy"):
             whole, own = (r.variables[variable].stack() for r in (together, alone))
             for step in range(len(own)):

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from floatlens.attention.probe import Layout
 from floatlens.attention.recorder import Recorder
-from floatlens.attention.session import capture
 from floatlens.attention.softmax import Workspace
 from floatlens.models.base import LanguageModel
+from shared.capture import capture
 
 NAMES = ("llada", "dream", "bert", "albert", "distilbert", "modernbert", "a2d-qwen3", "llada-moe")
 NAMES += ("llama", "gpt2", "mistral")

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import floatlens as fl
-from floatlens.analysis import ANALYSES, Result, analyse
+from floatlens.analysis import ANALYSES, Result, Words, analyse
 from floatlens.claims import claims
 from floatlens.plots.style import Look, looks
 from floatlens.report import Made, bundle, report
@@ -135,15 +135,15 @@ def test_definitions_say_rule_queries_normalisation_and_n(results: dict[str, Res
     assert used["n, moving-mdm"] == "4 questions"
     assert "normalisation" in used
     terms = dict(found["terms"])
-    assert terms["slope"].startswith("positions per step of the track")
-    assert set(terms) >= {"jaccard", "lifetime", "distinct", "entropy", "wasserstein", "frontier", "depth_jaccard"}
+    assert terms["slope"].endswith("[positions per step]")
+    assert set(terms) >= {"jaccard", "lifetime", "distinct", "entropy", "wasserstein", "frontier", "steps"}
     assert "Example" not in found["summary"]
 
 
 def test_an_analysis_without_words_of_its_own_has_a_table_alone(
     results: dict[str, Result], style: dict[str, Look]
 ) -> None:
-    (one,) = sections({"my_peak": replace(results["drift"], analysis="my_peak")}, style)
+    (one,) = sections({"my_peak": replace(results["drift"], analysis="my_peak", words=Words("My peak"))}, style)
     assert (one["title"], one["reading"], one["figures"]) == ("My peak", "", [])
     assert one["tables"][0]["table"]["columns"]
 

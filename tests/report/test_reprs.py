@@ -1,4 +1,4 @@
-"""What a notebook or a terminal shows of traces and results: one line, with what one looks for first."""
+"""What a notebook or a terminal shows of traces (one line) and results (a table)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from shared.reported import make_trace
 def test_a_result_of_one_model_tells_its_first_numbers() -> None:
     found = fl.drift([make_trace("mdm", sample) for sample in range(3)])
     slope = found.group("moving-mdm").estimate("slope")
-    assert repr(found).startswith("Result(drift: moving-mdm n=3; ")
-    assert "more)" in repr(found)
-    assert len(repr(found)) < 300
+    assert repr(found).startswith("drift · ")
+    assert str(slope) in repr(found)
     assert repr(slope) == f"Estimate({float(slope.mean):.3g} [{float(slope.low):.3g}, {float(slope.high):.3g}] (n=3))"
 
 
 def test_a_result_of_several_models_names_them() -> None:
     found = fl.absorption([make_trace("mdm", 0), make_trace("arm", 0)])
-    assert repr(found).startswith("Result(absorption: moving-mdm n=1, fixed-arm n=1; ")
+    assert repr(found).startswith("absorption · ")
+    assert "moving-mdm" in repr(found)
+    assert "fixed-arm" in repr(found)
     assert repr(found.groups[0]).startswith("Group(moving-mdm: n=1; ")
     shape = found.groups[0].estimate("absorbed").mean.shape
     assert repr(found.groups[0].estimate("absorbed")).startswith(f"Estimate(shape {shape}, means ")

@@ -6,7 +6,8 @@ numpy arrays. It shares no code with floatlens.attention. Tests reduce these by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from floatlens.attention import session
+from floatlens.attention.recorder import Recorder
+from floatlens.probes import make_probes
 
 Array = NDArray[Any]
 
@@ -29,6 +34,13 @@ def _one_thread_after_numba(_one_thread: None) -> None:
 
 
 NAME = "test_witness"
+
+
+@contextmanager
+def capture(model: Any, probes: Sequence[Any] = (), **how: Any) -> Iterator[Recorder]:
+    """`floatlens.attention.session.capture`, with probes by name too."""
+    with session.capture(model, make_probes(probes), **how) as recorder:
+        yield recorder
 
 
 @dataclass

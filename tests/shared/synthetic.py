@@ -16,7 +16,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from floatlens.traces import SCHEMA, SCHEMA_VERSION, Trace
+from floatlens.probes import PROBES
+from floatlens.traces import SCHEMA_VERSION, Trace, schema
 from floatlens.traces.store import with_labels
 
 Array = NDArray[Any]
@@ -122,7 +123,7 @@ def build(
             gone = gone | np.triu(np.ones((size, size), dtype=bool), 1)
         data["matrix"] = np.where(gone, np.nan, attention)
     if heads == "mean":
-        for name, variable in SCHEMA.items():
+        for name, variable in schema().items():
             if name in data and variable.dims[:3] in (("step", "layer", "head"), ("step", "layer", "kv_head")):
                 data[name] = data[name].mean(axis=2)
     layer = list(range(layers)) if layer_numbers is None else list(layer_numbers)
@@ -138,6 +139,7 @@ def build(
         "decoding": {"sampler": "none", "settings": {}, "forward_passes": steps, "answer": None},
         "prompt": {"question": question, "gold": gold, "evidence_kind": "answer" if len(evidence) else None},
         "probes": [],
+        "variables": {one.name: one.declaration(name) for name, probe in PROBES.items() for one in probe.variables},
         "heads": heads,
         "causal": causal,
         "regions": names,
@@ -265,8 +267,9 @@ def _products(q: Array, k: Array, here: Array, causal: bool) -> Array:
 
 def _variables(data: dict[str, Array], heads: str) -> dict[str, Any]:
     made: dict[str, Any] = {}
+    known = schema()
     for name, values in data.items():
-        variable = SCHEMA[name]
+        variable = known[name]
         dims = variable.dims
         if heads == "mean" and dims[0] == "step":
             dims = tuple(dim for dim in dims if dim not in ("head", "kv_head"))

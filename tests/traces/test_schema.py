@@ -11,8 +11,12 @@ import numpy as np
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.traces import SCHEMA, SCHEMA_VERSION, Trace
-from floatlens.traces.schema import ALWAYS, BY_PROBE, FORCED, probe_of, validate
+from floatlens.probes import PROBES, make_probes
+from floatlens.traces import SCHEMA_VERSION, Trace, schema
+from floatlens.traces.schema import ALWAYS, FORCED, probe_of, validate
+
+SCHEMA = schema()
+BY_PROBE = {name: {one.name: one for one in probe.variables} for name, probe in PROBES.items()}
 
 DIMS = {
     "received": "step layer head key",
@@ -65,9 +69,7 @@ def test_every_probe_provides_what_it_declares_and_nothing_else(
     name: str, probe: str, tiny_model: Callable[[str], Any]
 ) -> None:
     from floatlens import QK, Select, trace
-    from floatlens.attention.probe import probe_names
 
-    assert set(probe_names()) == set(BY_PROBE)
     asked = QK(heatmaps=Select()) if probe == "qk" else probe
     data = trace(tiny_model(name), prompt_ids=[5, 9, 12], probes=[asked], gen_length=3).data
     assert {str(n) for n in data.data_vars} == set(ALWAYS) | set(BY_PROBE[probe])
@@ -95,9 +97,9 @@ def test_probe_layers_hand_over_only_declared_names(
     """What `Probe.layer` returns, name by name, with the dims after (step, layer): batch first."""
     import torch
 
-    from floatlens.attention.probe import Mean, make_probes
+    from floatlens.attention.probe import Mean
     from floatlens.attention.recorder import Recorder
-    from floatlens.attention.session import capture
+    from shared.capture import capture
 
     handed: dict[str, dict[str, tuple[int, ...]]] = {}
     take = Recorder.take
@@ -130,7 +132,7 @@ def test_a_trace_says_what_is_missing_and_which_probe_brings_it(make_trace: Call
     with pytest.raises(FloatlensError, match='"recieved" is not a variable of traces'):
         trace.require("recieved")
     assert probe_of("key_norm") == "qk"
-    with pytest.raises(FloatlensError, match='"final" is not a variable that a probe provides'):
+    with pytest.raises(FloatlensError, match='"final" is not a variable that a probe writes'):
         probe_of("final")
 
 

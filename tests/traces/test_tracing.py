@@ -287,11 +287,11 @@ def test_guidance_spends_two_passes_and_records_one(tiny_model: Callable[[str], 
         ({"question": "  "}, "question"),
         ({"question": "a", "documents": "one long text"}, "documents: expected a list"),
         ({"question": "a", "documents": ["x"], "gold": 3}, "gold=3"),
-        ({"prompt_ids": [1], "data": ""}, "data=..; give the name of a data set"),
-        ({"prompt_ids": [1], "data": ["nq"]}, "give the name of a data set"),
+        ({"prompt_ids": [1], "data_set": ""}, "data_set=..; give the name of a data set"),
+        ({"prompt_ids": [1], "data_set": ["nq"]}, "give the name of a data set"),
         ({"prompt_ids": [1], "sampler": "lada"}, 'unknown sampler "lada"'),
         ({"prompt_ids": [1], "alg": "entropy"}, 'no setting "alg"; it belongs to dream'),
-        ({"prompt_ids": [1], "probes": ["recieved"]}, 'unknown probe "recieved"'),
+        ({"prompt_ids": [1], "probes": ["recieved"]}, 'no probe "recieved"'),
         ({"prompt_ids": [1], "select": fl.Select(layers=[7])}, "layer 7 is outside 0..2"),
         ({"prompt_ids": [1], "gen_length": 4, "steps": 4, "select": fl.Select(steps=[4])}, r"step 4 is"),
     ],
@@ -328,6 +328,6 @@ def test_an_edited_trace_says_so(tiny_model: Callable[[str], Any]) -> None:
 def test_a_trace_says_which_data_set_it_is_of(tiny_model: Callable[[str], Any], tmp_path: Path) -> None:
     """Where nobody said it there is no such attribute, as in files from before it was recorded; they open too."""
     how: dict[str, Any] = {"prompt_ids": [5, 6], "gen_length": 2, "probes": []}
-    plain, named = fl.trace(tiny_model("llada"), **how), fl.trace(tiny_model("llada"), **how, data="nq")
+    plain, named = fl.trace(tiny_model("llada"), **how), fl.trace(tiny_model("llada"), **how, data_set="nq")
     assert "data_set" not in plain.data.attrs
     assert [fl.open_trace(one.save(tmp_path / "one")).data_set for one in (plain, named)] == [None, "nq"]

@@ -17,7 +17,7 @@ from typing import Any
 
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import digest_of_file
-from floatlens.data.examples import read_examples
+from floatlens.data.reader import read_examples
 
 __all__ = ["Corpus", "Group", "read_corpus"]
 

@@ -1,15 +1,18 @@
 """Analyses of traces: one definition per measurement, for one trace or a stream of them. No torch, no figures.
 
     from floatlens.analysis import drift, absorption
-    drift(trace).slope                       # a number with its interval
-    absorption("runs/a").to_frame()          # every model of a run, layer by layer
+    drift(trace).slope                       # by model, with intervals
+    absorption("runs/a").to_frame()          # all models of a run, layer by layer
 
-An analysis is one function from a trace to a labelled dataset and one registration (`registry.analysis`).
+An analysis is one function from a trace to a labelled dataset, its words, and one line in `ANALYSES`. Statistics over
+answers (`scores`, `gains`, `curves`, `edit_effects`) take the answers frame of `floatlens.records`.
 """
 
 from floatlens.analysis.absorption import absorption
 from floatlens.analysis.anchors import Anchors, anchors
+from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.drift import drift
+from floatlens.analysis.estimates import Estimates
 from floatlens.analysis.extremes import extremes
 from floatlens.analysis.flow import flow, token_rollout
 from floatlens.analysis.intervals import Estimate
@@ -25,9 +28,12 @@ __all__ = [
     "Analysis",
     "Anchors",
     "Estimate",
+    "Estimates",
     "Group",
     "Result",
     "Rule",
+    "Variable",
+    "Words",
     "absorption",
     "analyse",
     "analysis",

@@ -1,7 +1,7 @@
-"""Absorption (methods §3): how much of all attention a set of keys takes, beside what it would get for nothing.
+"""Absorption (methods §3): how much of all attention a set of keys takes, compared with uniform attention.
 
-Two views of every model, whatever its kind: `fixed` is the first position (BOS where the model has one), `floating` the
-anchors of a rule. One definition for all, so that two models can be compared.
+Two views of each model, whatever its kind: `fixed` is the first position (BOS where the model has one), `floating` the
+anchors of a rule. One definition for all models, so two of them can be compared.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import QueryGroup, anchors
+from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.traces import Trace
@@ -19,13 +20,26 @@ __all__ = ["VIEWS", "absorption"]
 
 Floats = NDArray[np.float64]
 VIEWS = ("fixed", "floating")
+WORDS = Words(
+    "Absorption",
+    "How much attention do anchors take?",
+    reading="The percentage of all attention that lands on the first position (left) and on the anchors of each step "
+    "(right), layer by layer. Thin dotted lines are what the same positions would get if attention were uniform: under "
+    "a causal mask early tokens get more, so compare a line with its own dotted line before you compare two models.",
+    method="By view and layer: `fixed` is the first position, `floating` the anchors of the rule. Means over steps; "
+    "for a rule applied to each head, over heads as well.",
+    variables={
+        "absorbed": Variable("attention absorbed", "Share of all attention that lands on the set.", "%"),
+        "uniform": Variable("under uniform attention", "What the set would get if attention were uniform.", "%"),
+        "excess": Variable("excess over uniform", "`absorbed` minus `uniform`.", "percentage points"),
+        "anchors": Variable("anchors", "Number of keys in the set."),
+    },
+)
 
 
-@analysis("absorption", requires=("received",))
+@analysis("absorption", requires=("received",), words=WORDS)
 def absorption(trace: Trace, *, rule: str = "top1", group: QueryGroup = "all") -> xr.Dataset:
-    """Percent of attention by view and layer: `absorbed`, the same under `uniform` attention, and the `excess` over it.
-
-    Means over steps; for a rule that looks at each head, over heads as well. `anchors` is how many keys the set holds.
+    """Attention absorbed by the first position and by the anchors, by layer.
 
     Example: `fl.absorption(traces).group("scale:llada").estimate("excess").mean`
     """

@@ -1,4 +1,4 @@
-"""Temporal drift (methods §2): do anchors stay where they are while the model writes, and if not, where do they go?"""
+"""Drift (methods §2): do anchors stay where they are while the model writes, and if not, where do they go?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import GROUPS, QueryGroup, anchors, columns_of, head_mean, present
+from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels import motion
 from floatlens.analysis.registry import analysis
 from floatlens.analysis.rules import find_anchors
@@ -18,22 +19,51 @@ __all__ = ["drift", "frontier"]
 
 Floats = NDArray[np.float64]
 
+_BOTH = {
+    "slope": Variable(
+        "anchor speed", "Slope (Theil–Sen) of the track over steps; above 0 is to the right.", "positions per step"
+    ),
+    "jaccard": Variable(
+        "anchor stability",
+        "Jaccard overlap of the anchor sets of consecutive steps; 1 = fixed.",
+        "Jaccard, step to step",
+    ),
+    "lifetime": Variable("anchor lifetime", "Mean number of consecutive steps an anchor survives.", "steps"),
+    "lifetime_share": Variable(
+        "anchor lifetime", "The same as a share of all steps, to compare runs of unlike length."
+    ),
+    "distinct": Variable("distinct anchors", "Number of keys that are an anchor at some step."),
+    "entropy": Variable("spread of attention", "Normalised entropy of received attention; 1 = uniform.", "1 = uniform"),
+    "wasserstein": Variable("mass moved", "Distance that attention mass moves per step, as a share of the sequence."),
+    "frontier": Variable(
+        "follows the frontier", "Correlation of the track with the mean position committed at each step."
+    ),
+}
+WORDS = Words(
+    "Drift",
+    "Do anchors stay where they are?",
+    reading="Anchors are the tokens that receive far more attention than the rest. In the first panel, 1 means that a "
+    "step has the same anchors as the step before; lower values mean that anchors come and go. The slope is the "
+    "direction of the strongest token: above 0 it moves to the right, towards the text being written. A short lifetime "
+    "with an entropy near 1 means that nothing stands out enough to be called an anchor.",
+    method="Each number is computed for received attention averaged over layers, and as `…_by_layer` for each layer.",
+    variables={
+        **_BOTH,
+        "depth_jaccard_by_layer": Variable(
+            "anchor stability over depth",
+            "Jaccard overlap with the anchors of the layer before; undefined where that layer was not kept.",
+            "Jaccard, layer to layer",
+        ),
+        "steps": Variable("steps", "Number of recorded steps."),
+        "track": Variable("track", "The key with the most attention at each step; kept for a single trace only."),
+    },
+    aliases={f"{name}_by_layer": name for name in (*_BOTH, "track")},
+)
 
-@analysis("drift", requires=("received",))
+
+@analysis("drift", requires=("received",), words=WORDS)
 def drift(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> xr.Dataset:
-    """How anchors move over steps, for received attention averaged over layers, and `…_by_layer` for each.
-
-    track         the key with the most attention, step by step; of one trace only, since traces differ in steps
-    slope         positions per step of the track (Theil–Sen)
-    jaccard       overlap of the anchor sets of consecutive steps; 1 is fixed
-    lifetime      mean number of consecutive steps an anchor survives
-    lifetime_share the same as a share of the steps, for runs of unlike length
-    steps         how many steps were recorded, overall only
-    distinct      how many keys are anchors at some step
-    entropy       of received attention, 1 is spread evenly
-    wasserstein   how far mass is carried per step, as a share of the sequence
-    frontier      correlation of the track with the mean position committed at each step
-    depth_jaccard overlap with the anchors of the layer before, by layer only; NaN where that one was not kept
+    """How anchors move over steps.
 
     Example: `fl.drift(trace).slope`
     """
@@ -55,14 +85,14 @@ def drift(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> x
 
 
 def frontier(trace: Trace) -> Floats:
-    """(step): mean position of the tokens that the pass of a step committed; NaN where it committed none."""
+    """(step): mean position of the tokens committed at each step; NaN where there are none."""
     steps = trace.data["step"].values
     where, when = trace.data["token_position"].values, trace.data["token_step"].values
     return np.array([where[when == step].mean() if (when == step).any() else np.nan for step in steps])
 
 
 def _motion(trace: Trace, share: Floats, sets: NDArray[np.bool_]) -> dict[str, Floats]:
-    """Every scalar, of arrays (step, …, key)."""
+    """All scalars, from arrays (step, …, key)."""
     here = present(trace)
     wide = here if share.ndim == 2 else here[:, None]
     track = motion.track(share)

@@ -1,4 +1,4 @@
-"""Extreme tokens (methods §11): are anchors also value drains and residual peaks, and which heads are dormant?"""
+"""Extreme tokens (methods §11): are anchors value drains and residual peaks, and which heads are dormant?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import GROUPS, QueryGroup, anchors, present
+from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.traces import Trace
@@ -14,17 +15,32 @@ from floatlens.traces import Trace
 __all__ = ["extremes"]
 
 Floats = NDArray[np.float64]
+WORDS = Words(
+    "Extreme tokens",
+    "Are anchors drains?",
+    reading="In autoregressive models a sink often has a tiny value (below 1 in the first panel), so attention on it "
+    "has no effect, and a huge residual state (far above 1 in the second panel). Dormant heads give most of their "
+    "attention to anchors and do little else.",
+    method="By layer; means over the steps that have anchors.",
+    variables={
+        "value_ratio": Variable(
+            "|v| of anchors ÷ median", "Value norm of anchors ÷ that of the median token; below 1 is a drain."
+        ),
+        "residual_ratio": Variable(
+            "|x| of anchors ÷ median", "Residual norm of anchors ÷ that of the median token; far above 1 is a peak."
+        ),
+        "dormant": Variable(
+            "dormant heads", "Share of heads with more than `dormant_above` of their attention on the anchors."
+        ),
+    },
+)
 
 
-@analysis("extremes", requires=("received", "value_norm", "residual_norm"))
+@analysis("extremes", requires=("received", "value_norm", "residual_norm"), words=WORDS)
 def extremes(
     trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all", dormant_above: float = 0.5
 ) -> xr.Dataset:
-    """By layer, means over the steps that have anchors.
-
-    value_ratio      |v| of anchors ÷ |v| of the median token; below 1 is a drain
-    residual_ratio   |x| of anchors ÷ |x| of the median token; far above 1 is a peak
-    dormant          share of heads with more than `dormant_above` of their attention on the anchors
+    """Norms of anchors and dormant heads, by layer.
 
     Example: `fl.extremes(trace).value_ratio.mean`
     """
@@ -56,7 +72,7 @@ def _ratio(norm: Floats, sets: NDArray[np.bool_], here: NDArray[np.bool_]) -> Fl
 
 
 def _dormant(trace: Trace, group: QueryGroup, sets: NDArray[np.bool_], above: float) -> Floats:
-    """(step, layer): share of heads with more than so much on the anchors; NaN without anchors."""
+    """(step, layer): share of heads with more than `above` on the anchors; NaN without anchors."""
     received = trace.data[GROUPS[group]]
     received = received if "head" in received.dims else received.expand_dims("head", axis=2)
     mass = np.where(sets[:, :, None], received.values, 0.0).sum(axis=-1)

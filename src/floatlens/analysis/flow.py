@@ -1,6 +1,6 @@
-"""Region flow (methods §7): where attention goes between BOS, question, documents and answer, and its rollout.
+"""Region flow (methods §7): attention between BOS, question, documents and answer, and its rollout.
 
-Groups are a model, a number of documents and the place of the gold one, counted from 1, since their regions differ.
+A group is a model, a number of documents and the position of the gold document (from 1), since regions differ.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import mask_of, present
+from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels.rollout import rollout
 from floatlens.analysis.kernels.uniform import uniform_flow
 from floatlens.analysis.registry import analysis
@@ -21,6 +22,38 @@ from floatlens.traces import Trace
 __all__ = ["documents_of", "flow", "gold_of", "token_rollout"]
 
 Floats = NDArray[np.float64]
+WORDS = Words(
+    "Region flow",
+    "Where does the answer come from?",
+    reading="Each row shows where the information of a region comes from after all layers, over all paths (rollout). "
+    "Rows sum to 1; colours end at the largest share of a document. The framed column is the gold document. Below, the "
+    "row of the answer as one number: how much more comes from the gold document than from the others, divided by the "
+    "same under uniform attention. Above 1 the model prefers the gold document; flat lines mean that it does so at any "
+    "position.",
+    method="Attention between regions in the last pass, when the sequence is all but finished.",
+    variables={
+        "attention": Variable(
+            "attention", "Mean over layers of the mass from one region's queries to another's keys; rows sum to 1."
+        ),
+        "rollout": Variable(
+            "rollout", "The same through all layers with the residual stream (identity added, rows normalised)."
+        ),
+        "gold_lift": Variable(
+            "gold lift", "In the rollout, from the answer: gold document ÷ mean of the other documents."
+        ),
+        "uniform_lift": Variable(
+            "gold lift under uniform attention",
+            "The same for uniform attention: it follows from mask and document lengths.",
+        ),
+        "lift_over_uniform": Variable("gold lift", "`gold_lift` ÷ `uniform_lift`.", "× uniform"),
+        "lift_by_layer": Variable("gold lift of attention", "The gold lift of attention itself, layer by layer."),
+        "lift_by_step": Variable(
+            "gold lift by step",
+            "The gold lift of the rollout at ten moments from the first pass to the last; from the template where the "
+            "answer has no queries yet (the first pass of an autoregressive model).",
+        ),
+    },
+)
 
 
 def documents_of(trace: Trace) -> list[str]:
@@ -29,7 +62,7 @@ def documents_of(trace: Trace) -> list[str]:
 
 
 def gold_of(trace: Trace) -> int | None:
-    """The place of the gold document, from 1; None without one."""
+    """The position of the gold document, from 1; None without one."""
     gold = trace.data.attrs["prompt"].get("gold")
     return gold + 1 if isinstance(gold, int) and f"doc{gold + 1}" in trace.regions else None
 
@@ -38,18 +71,9 @@ def _condition(trace: Trace) -> dict[str, Any]:
     return {"model": trace.model["ref"], "documents": len(documents_of(trace)), "gold": gold_of(trace)}
 
 
-@analysis("flow", requires=("flow",), groups=_condition)
+@analysis("flow", requires=("flow",), groups=_condition, words=WORDS)
 def flow(trace: Trace) -> xr.Dataset:
-    """Attention between regions in the last pass, whose sequence is all but finished, and its rollout.
-
-    attention        mean over layers of the mass from one region's queries to another's keys; rows sum to 1
-    rollout          the same through all layers, with the residual stream (identity added, rows normalised)
-    gold_lift        from the answer, in the rollout: gold document ÷ mean of the other documents
-    uniform_lift     the same if attention were uniform: it follows from the mask and the lengths of the documents
-    lift_over_uniform  gold_lift ÷ uniform_lift
-    lift_by_layer    the same of plain attention, layer by layer
-    lift_by_step     the same of the rollout, at ten moments from the first pass to the last; where the answer has no
-                     queries yet (the first pass of an autoregressive model), from the template text
+    """Attention between regions, its rollout, and the gold lift.
 
     Example: `fl.flow(traces).group("scale:llada", gold=5).estimate("gold_lift")`
     """
@@ -82,7 +106,7 @@ def flow(trace: Trace) -> xr.Dataset:
 
 
 def _need_all(trace: Trace, held: str, what: str, kept: int) -> None:
-    """A rollout through some of the layers, or of some of the heads, is not that of the model."""
+    """Refuse a rollout through only some of the layers or heads: it would not be that of the model."""
     have = trace.model[f"{what}s"]
     if kept != have:
         raise FloatlensError(
@@ -92,7 +116,7 @@ def _need_all(trace: Trace, held: str, what: str, kept: int) -> None:
 
 
 def _uniform(trace: Trace) -> Floats:
-    """(from_region, region): what the last pass would give with uniform attention."""
+    """(from_region, region): the last pass under uniform attention."""
     here, region_of = present(trace)[-1], trace.data["region_of"].values
     return uniform_flow(region_of, here, len(trace.regions), **mask_of(trace))
 
@@ -108,7 +132,7 @@ def token_rollout(trace: Trace, step: int = -1) -> xr.DataArray:
         _need_all(trace, "matrices", what, matrix.sizes[f"matrix_{what}"])
     wide = np.asarray(matrix.isel(matrix_step=step).mean("matrix_head").values, dtype=np.float64)
     here = np.asarray(~np.isnan(wide).all(axis=(0, 2)))
-    wide = np.where(here[:, None], np.nan_to_num(wide), np.nan)  # queries that are not there yet pass on what they hold
+    wide = np.where(here[:, None], np.nan_to_num(wide), np.nan)  # queries that do not exist yet keep their own value
     return xr.DataArray(rollout(wide)[-1], dims=("query", "key"))
 
 

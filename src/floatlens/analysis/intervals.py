@@ -1,7 +1,7 @@
-"""Means with bootstrap intervals over samples, seeded. What is not defined in a sample (NaN) does not count.
+"""Means with seeded bootstrap intervals over samples. Values that are undefined in a sample (NaN) are left out.
 
-A sample is a question. Where several traces are of one question, `by_question` makes one sample of them first, so that
-whole questions are drawn and n counts questions.
+A sample is a question. `by_question` first averages traces of one question, so whole questions are drawn and n counts
+questions.
 """
 
 from __future__ import annotations
@@ -45,27 +45,36 @@ class Estimate:
     n: NDArray[np.int64]
 
     def __format__(self, spec: str) -> str:
+        """`0.31 [0.2, 0.42] (n=8)`, and without an interval `0.31 (n=1, no interval)`."""
         if np.ndim(self.mean):
             return repr(self)
-        one = spec or ".3g"
-        return f"{float(self.mean):{one}} [{float(self.low):{one}}, {float(self.high):{one}}] (n={int(self.n)})"
+        one, n = spec or ".3g", int(self.n)
+        if np.isnan(self.mean):
+            return f"undefined (n={n})"
+        if np.isnan(self.low):
+            return f"{float(self.mean):{one}} (n={n}, no interval)"
+        return f"{float(self.mean):{one}} [{float(self.low):{one}}, {float(self.high):{one}}] (n={n})"
 
     def __str__(self) -> str:
         return format(self, "")
 
+    @property
+    def range(self) -> str:
+        """The smallest and the largest mean of an array: `0.1 to 0.9`."""
+        known = np.asarray(self.mean)[np.isfinite(self.mean)]
+        return f"{known.min():.3g} to {known.max():.3g}" if known.size else "undefined"
+
     def __repr__(self) -> str:
-        """A number with its interval; of arrays the shape and the span of the means."""
+        """A number with its interval; for arrays the shape and the range of the means."""
         if not np.ndim(self.mean):
             return f"Estimate({self})"
-        known = self.mean[np.isfinite(self.mean)]
-        span = f"means {known.min():.3g} to {known.max():.3g}" if known.size else "nothing defined"
-        return f"Estimate(shape {np.shape(self.mean)}, {span}, n={int(np.max(self.n, initial=0))})"
+        return f"Estimate(shape {np.shape(self.mean)}, means {self.range}, n={int(np.max(self.n, initial=0))})"
 
 
 def by_question(values: Floats, questions: Sequence[str]) -> Floats:
     """(trace, …) → (question, …): the mean of what is defined over the traces of each question, in order of appearance.
 
-    Every question counts alike, however many traces it has. Traces that are each of their own question stay so.
+    Each question counts alike, however many traces it has.
     """
     values = np.asarray(values, dtype=np.float64)
     if len(values) != len(questions):
@@ -92,7 +101,7 @@ def estimate(values: Floats, seed: int = 0) -> Estimate:
 
 
 def difference(a: Floats, b: Floats, seed: int = 0) -> Estimate:
-    """Mean of `a` less mean of `b` over their first axes, for samples that are not paired; n is that of the fewer."""
+    """Mean of `a` minus mean of `b` over their first axes, for unpaired samples; n is that of the smaller."""
     a, b = (np.asarray(x, dtype=np.float64) for x in (a, b))
     low, high = _interval((a, b), lambda x, y, axis: x.mean(axis) - y.mean(axis), seed)
     n = np.minimum((~np.isnan(a)).sum(axis=0), (~np.isnan(b)).sum(axis=0))
@@ -104,7 +113,7 @@ def difference(a: Floats, b: Floats, seed: int = 0) -> Estimate:
 def _interval(data: tuple[Floats, ...], statistic: Callable[..., Floats], seed: int) -> tuple[Floats, Floats]:
     """A percentile bootstrap interval of `statistic(*data, axis)`; samples are drawn along the first axis of each.
 
-    Only samples that are defined are drawn, so numbers that are so in other samples are worked out apart.
+    Only defined samples are drawn, so columns with different undefined samples are computed separately.
     """
     shape = data[0].shape[1:]
     flat = [x.reshape(len(x), -1) for x in data]
@@ -123,7 +132,7 @@ def _interval(data: tuple[Floats, ...], statistic: Callable[..., Floats], seed: 
 def _bootstrap(data: tuple[Floats, ...], statistic: Callable[..., Floats], seed: int) -> tuple[Floats, Floats]:
     largest = max(x.size for x in data)
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # samples that do not differ have no interval
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # equal samples have an interval of width 0
         found = stats.bootstrap(
             data,
             statistic,
@@ -139,16 +148,16 @@ def _bootstrap(data: tuple[Floats, ...], statistic: Callable[..., Floats], seed:
 
 
 def estimate_of(values: Floats, statistic: Callable[[Floats], float], seed: int = 0) -> Estimate:
-    """A number worked out from all samples at once (a rank correlation, a share above a threshold), with its interval.
+    """A number computed from all samples at once (a rank correlation, a share above a threshold), with its interval.
 
-    `std` is that of the bootstrap: the number's standard error. Samples in which nothing is defined are neither drawn
-    nor counted.
+    `std` is that of the bootstrap: the standard error. Samples in which nothing is defined are neither drawn nor
+    counted.
     """
     return estimate_of_sets([values], statistic, seed)
 
 
 def estimate_of_sets(sets: Sequence[Floats], statistic: Callable[..., float], seed: int = 0) -> Estimate:
-    """The same of several sets of samples at once, `statistic(*sets)`: samples are drawn within their set.
+    """The same for several sets of samples, `statistic(*sets)`: samples are drawn within their set.
 
     n is that of the smallest set.
     """
@@ -175,9 +184,9 @@ def estimate_of_sets(sets: Sequence[Floats], statistic: Callable[..., float], se
 
 
 def mean_of_means(groups: Sequence[Floats], seed: int = 0) -> Estimate:
-    """The mean of the groups' own means, every group counting alike; samples are drawn within their group.
+    """The mean of the groups' means, each group counting alike; samples are drawn within their group.
 
-    `std` is that of the bootstrap, and n the number of samples in all. Groups of one array may have any length.
+    `std` is that of the bootstrap, n the number of samples in all groups.
     """
     held = [np.asarray(group, dtype=np.float64) for group in groups]
     whole = np.asarray(np.mean([group.mean() for group in held]))

@@ -1,7 +1,7 @@
 """Why anchors win (methods §4): their advantage in q·k over the other keys, split into key norm and angle.
 
-Per layer and head, after rotary, grouped-query heads by h // (heads / key heads). Nothing is averaged over heads before
-a product is taken.
+For each layer and head, after rotary; query head h reads key head h // (heads / key heads). Products are taken before
+any mean over heads.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import QueryGroup, anchors, present
+from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.kernels.split import advantage, split
 from floatlens.analysis.registry import analysis
@@ -19,16 +20,34 @@ from floatlens.traces import Trace
 
 __all__ = ["key_norm_by_head", "kv_head_of", "qk"]
 
+_SIGMA = "The same in standard deviations of the other keys."
+WORDS = Words(
+    "Queries and keys",
+    "Why do anchors win?",
+    reading="Attention follows from q·k, and q·k from the length of a key and from its direction. Each line is the "
+    "advantage of anchors over other tokens, split exactly into these two parts; above 0 the part helps. Long keys win "
+    "with every query; direction wins where query and key fit.",
+    method="By layer and head: anchors minus the other keys, means over the steps that have anchors.",
+    variables={
+        "dot": Variable("advantage in q·k", "Difference in q·k (unscaled)."),
+        "dot_effect": Variable("advantage in q·k", _SIGMA, "σ"),
+        "cos": Variable("advantage in cosine", "Difference in the cosine of q and k."),
+        "cos_effect": Variable("advantage in cosine", _SIGMA, "σ"),
+        "key_norm": Variable("advantage in |k|", "Difference in the key norm."),
+        "key_norm_effect": Variable("advantage in |k|", _SIGMA, "σ"),
+        "norm_part": Variable("by the norm of the key", "Part of `dot` due to the key's norm."),
+        "angle_part": Variable(
+            "by its direction", "Part of `dot` due to the key's direction; both parts sum to `dot`."
+        ),
+    },
+)
 
-@analysis("qk", requires=("received", "qk_dot", "qk_cos", "key_norm"))
+
+@analysis("qk", requires=("received", "qk_dot", "qk_cos", "key_norm"), words=WORDS)
 def qk(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> xr.Dataset:
-    """By layer and head: anchors less the other keys, means over the steps that have anchors.
+    """The advantage of anchors in q·k and its two parts, by layer and head.
 
-    dot, cos, key_norm       the differences in q·k, cosine and |k|
-    dot_effect …             the same in standard deviations of the other keys
-    norm_part, angle_part    what the difference in q·k owes to the key's norm and to its direction; they sum to `dot`
-
-    Example: `fl.qk(trace).group().estimate("angle_part").mean  # layer × head`
+    Example: `fl.qk(trace).angle_part.mean  # model × layer × head`
     """
     if trace.data.attrs["heads"] == "mean":
         raise FloatlensError(
@@ -58,6 +77,6 @@ def key_norm_by_head(trace: Trace) -> NDArray[np.float64]:
 
 
 def kv_head_of(trace: Trace, head: NDArray[np.integer] | int) -> NDArray[np.integer] | int:
-    """The key head that a query head reads, both by their numbers in the model; key heads are kept all."""
+    """The key head that a query head reads, both by their numbers in the model; traces keep all key heads."""
     group: int = trace.model["heads"] // trace.model["kv_heads"]
     return head // group

@@ -1,9 +1,10 @@
-"""How an analysis is added: one function from a trace to a labelled dataset, and one registration.
+"""How an analysis is added: one function from a trace to a labelled dataset, its words, and one line in `ANALYSES`.
 
-    @analysis("absorption", requires=("received",))
-    def absorption(trace, *, rule="top1"): ...
+    @analysis("peak", requires=("received",), words=Words("Peak", variables={"peak": Variable("peak", "…")}))
+    def peak(trace, *, times=1.0): ...
 
-What comes out takes one trace or many and gives a `Result`. Several analyses can share one walk over the traces.
+The object takes one trace or many and returns a `Result`. Another package registers it through an entry point of the
+group `floatlens.analyses`, a notebook with `ANALYSES.add("peak", peak)`.
 """
 
 from __future__ import annotations
@@ -19,17 +20,32 @@ import numpy as np
 import xarray as xr
 
 from floatlens import __version__
+from floatlens.analysis.description import Words
 from floatlens.analysis.result import Group, Result, Summary, no_summary
 from floatlens.analysis.rules import as_rule
 from floatlens.analysis.sources import Traces, each_trace
-from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.core.errors import FloatlensError
+from floatlens.core.registry import Registry
 from floatlens.traces import Trace
 
-__all__ = ["ANALYSES", "Analysis", "analyse", "analysis", "question_of"]
+__all__ = ["ANALYSES", "Analysis", "analyse", "analysis", "question_of", "with_rule"]
 
 P = ParamSpec("P")
 
-ANALYSES: dict[str, Analysis[...]] = {}
+ANALYSES: Registry[Analysis[...]] = Registry(
+    "analysis",
+    "floatlens.analyses",
+    {
+        "drift": "floatlens.analysis.drift:drift",
+        "absorption": "floatlens.analysis.absorption:absorption",
+        "qk": "floatlens.analysis.qk:qk",
+        "token_classes": "floatlens.analysis.token_classes:token_classes",
+        "retrieval_heads": "floatlens.analysis.retrieval:retrieval_heads",
+        "flow": "floatlens.analysis.flow:flow",
+        "extremes": "floatlens.analysis.extremes:extremes",
+    },
+)
+"""Analyses by name, in the order of the report."""
 
 
 def _model_of(trace: Trace) -> dict[str, Any]:
@@ -37,10 +53,8 @@ def _model_of(trace: Trace) -> dict[str, Any]:
 
 
 def question_of(trace: Trace) -> str | None:
-    """What a trace is about, the same for all traces of one question: its text, the digest of a passage with a hole (of
-    which models do not see the same), or the tokens of a bare prompt.
-
-    None where neither is known; such a trace stands for itself.
+    """What traces of one question share: its text, the digest of a passage with a hole (models see different parts of
+    it), or the tokens of a bare prompt. None where none of these is known: the trace is a question of its own.
     """
     asked = trace.data.attrs["prompt"].get("question")
     if trace.data.attrs["prompt"].get("passage") is not None:
@@ -53,51 +67,58 @@ def question_of(trace: Trace) -> str | None:
 
 @dataclass(eq=False)
 class Analysis(Generic[P]):
-    """A registered analysis; call it with a trace, or many, and its settings."""
+    """An analysis: call it with a trace, or many, and its settings. `words` describe it and its variables."""
 
     name: str
     requires: tuple[str, ...]
     measure: Callable[Concatenate[Trace, P], xr.Dataset]
     groups: Callable[[Trace], dict[str, Any]]
     summarise: Callable[[Group], Iterable[Summary]]
+    words: Words
 
     def __call__(self, traces: Traces, *args: P.args, **kwargs: P.kwargs) -> Result:
-        return analyse(traces, {self.name: dict(self.settings(*args, **kwargs))})[self.name]
+        return _walk(traces, {self.name: (self, self._bound(*args, **kwargs))})[self.name]
 
     def settings(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-        """Every setting by name, defaults filled in, an anchor rule by its full name."""
+        """Every setting by name, with defaults filled in and an anchor rule by its full name."""
+        found = self._bound(*args, **kwargs)
+        return found | ({"rule": str(as_rule(found["rule"]))} if "rule" in found else {})
+
+    def _bound(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         bound = inspect.signature(self.measure).bind(None, *args, **kwargs)
         bound.apply_defaults()
-        found = dict(list(bound.arguments.items())[1:])
-        return found | ({"rule": str(as_rule(found["rule"]))} if "rule" in found else {})
+        return dict(list(bound.arguments.items())[1:])
 
 
 def analysis(
     name: str,
     *,
     requires: Iterable[str],
+    words: Words | None = None,
     groups: Callable[[Trace], dict[str, Any]] = _model_of,
     summarise: Callable[[Group], Iterable[Summary]] = no_summary,
 ) -> Callable[[Callable[Concatenate[Trace, P], xr.Dataset]], Analysis[P]]:
-    """Register a measurement of one trace; `groups` says which traces are samples of one thing, by default a model.
+    """Make an `Analysis` of a function from one trace to a dataset; it is registered by a line in `ANALYSES`.
 
-    `summarise` gives numbers of a whole group, for the tables.
+    `requires` are the trace variables it reads, `groups` says which traces are samples of one thing (by default, a
+    model), and `summarise` yields numbers of a whole group for the tables.
     """
 
-    def register(measure: Callable[Concatenate[Trace, P], xr.Dataset]) -> Analysis[P]:
-        made = Analysis(name, tuple(requires), measure, groups, summarise)
+    def make(measure: Callable[Concatenate[Trace, P], xr.Dataset]) -> Analysis[P]:
+        told = words or Words(name.replace("_", " ").capitalize())
+        made = Analysis(name, tuple(requires), measure, groups, summarise, told)
         update_wrapper(made, measure, updated=())
-        ANALYSES[name] = made
+        made.__doc__ = "\n\n".join(filter(None, [inspect.getdoc(measure), told.text()]))
         return made
 
-    return register
+    return make
 
 
 @dataclass
 class _Pile:
-    """The samples of one group so far: a few numbers each, not the traces they came from.
+    """The samples of one group so far: a few numbers for each trace, not the traces.
 
-    What goes by steps is kept of a single trace only: traces differ in steps, and it would be too much of many.
+    Variables with a step dimension are kept for a single trace only: traces differ in steps, and they are large.
     """
 
     like: xr.Dataset
@@ -111,10 +132,10 @@ class _Pile:
         alone, question = f"trace {len(self.questions)} of {', '.join(map(str, keys.values()))}", question_of(trace)
         self.questions.append(alone if question is None else question)
         self.data_sets.append(trace.data_set or "")
+        if len(self.questions) > 1:
+            sample, self.like = (one.drop_dims("step", errors="ignore") for one in (sample, self.like))
+            self.values = {name: values for name, values in self.values.items() if name in self.like}
         for name, array in sample.data_vars.items():
-            if "step" in array.dims and len(self.questions) > 1:
-                self.values.pop(str(name), None)
-                continue
             like = self.like[name]
             if array.dims != like.dims or any(not array[dim].equals(like[dim]) for dim in array.dims):
                 raise FloatlensError(
@@ -124,7 +145,7 @@ class _Pile:
             self.values.setdefault(str(name), []).append(np.asarray(array.values, dtype=np.float64))
 
     def stack(self) -> xr.Dataset:
-        """All samples, with the dimension `sample` in front, and the question and the data set that each is of."""
+        """All samples, with the dimension `sample` first and the question and data set of each as coordinates."""
         data = {name: (("sample", *self.like[name].dims), np.stack(values)) for name, values in self.values.items()}
         about = {"question": ("sample", self.questions), "data_set": ("sample", self.data_sets)}
         return xr.Dataset(data, coords=self.like[list(data)].coords).assign_coords(about)
@@ -137,47 +158,58 @@ def analyse(
     seed: int = 0,
     skipped: dict[str, str] | None = None,
 ) -> dict[str, Result]:
-    """Several analyses in one walk over the traces: `analyse("runs/a", ["drift", "absorption"])`.
+    """Several analyses in one pass over the traces, which are opened one after the other.
 
-    `wanted` may map names to settings. Traces are opened one after the other and let go. An analysis that the traces do
-    not allow is an error, unless `skipped` is given: it then goes there with the reason.
+    `wanted` are names, or a mapping of names to settings. An analysis that the traces do not allow is an error, unless
+    `skipped` is given: it then gets the name and the reason.
+
+    Example: `analyse("runs/a", ["drift", "absorption"])["drift"]`
     """
-    settings = (
-        {name: dict(given) for name, given in wanted.items()}
-        if isinstance(wanted, Mapping)
-        else {name: {} for name in wanted}
-    )
-    chosen = {name: _find(name) for name in settings}
-    whole = {name: one.settings(**settings[name]) for name, one in chosen.items()}  # a wrong one is told before work
+    settings: Mapping[str, Mapping[str, Any]] = wanted if isinstance(wanted, Mapping) else {name: {} for name in wanted}
+    return _walk(traces, {name: (ANALYSES[name], dict(given)) for name, given in settings.items()}, seed, skipped)
+
+
+def with_rule(names: Iterable[str], rule: str | None) -> dict[str, dict[str, Any]]:
+    """Settings of these analyses: the anchor rule for those that have one.
+
+    Example: `analyse("runs/a", with_rule(ANALYSES, "top1"), skipped={})`
+    """
+    return {n: {"rule": rule} if rule is not None and "rule" in ANALYSES[n].settings() else {} for n in names}
+
+
+def _walk(
+    traces: Traces,
+    wanted: Mapping[str, tuple[Analysis[...], dict[str, Any]]],
+    seed: int = 0,
+    skipped: dict[str, str] | None = None,
+) -> dict[str, Result]:
+    whole = {name: one.settings(**given) for name, (one, given) in wanted.items()}  # a wrong one fails before any work
+    chosen = dict(wanted)
     piles: dict[str, dict[tuple[tuple[str, Any], ...], _Pile]] = {name: {} for name in chosen}
     versions: dict[str, str] = {}
-    for trace in each_trace(traces):
+    count, only = 0, None
+    for count, trace in enumerate(each_trace(traces), 1):
+        only = trace if count == 1 else None
         versions = versions or {**trace.data.attrs["versions"], "analysis": __version__}
-        for name, one in list(chosen.items()):
+        facts = {**trace.model, "causal": trace.data.attrs["causal"]}
+        for name, (one, given) in list(chosen.items()):
             try:
                 trace.require(*one.requires)
-                keys, sample = one.groups(trace), one.measure(trace, **settings[name])
+                keys, sample = one.groups(trace), one.measure(trace, **given)
             except FloatlensError as error:
                 if skipped is None:
                     raise
                 skipped[name] = str(error)
                 del chosen[name]
                 continue
-            facts = {**trace.model, "causal": trace.data.attrs["causal"]}
             piles[name].setdefault(tuple(keys.items()), _Pile(sample, facts)).add(sample, keys, trace)
-    if not versions:
+    if not count:
         raise FloatlensError("no traces to analyse")
     return {
-        name: Result(name, whole[name], _grouped(piles[name], seed), versions, one.summarise)
-        for name, one in chosen.items()
+        name: Result(name, whole[name], _grouped(piles[name], seed), versions, one.summarise, one.words, only)
+        for name, (one, _) in chosen.items()
     }
 
 
 def _grouped(piles: Mapping[tuple[tuple[str, Any], ...], _Pile], seed: int) -> tuple[Group, ...]:
     return tuple(Group(dict(keys), pile.facts, pile.stack(), seed) for keys, pile in piles.items())
-
-
-def _find(name: str) -> Analysis[...]:
-    if name not in ANALYSES:
-        raise FloatlensError(f'no analysis "{name}"{did_you_mean(name, ANALYSES)}; there are {", ".join(ANALYSES)}')
-    return ANALYSES[name]

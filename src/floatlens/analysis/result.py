@@ -1,8 +1,8 @@
-"""`Result`: what an analysis found in one or many traces, by model, sample by sample so that means have intervals.
+"""`Result`: what an analysis found in one or many traces, kept sample by sample so means have intervals.
 
-A group is a model, or a model under one condition (the place of the gold document). Its samples are one labelled
-dataset with the dimension `sample` (a trace) in front and the coordinates `question` and `data_set`: what is drawn and
-counted are questions, since traces of one question are not independent. Nothing is averaged before it is asked for.
+A group is a model, or a model under one condition (such as the position of the gold document). Its samples are a
+dataset with the dimension `sample` (a trace) first and the coordinates `question` and `data_set`. Intervals draw and
+count questions, since traces of one question are not independent. Nothing is averaged before it is asked for.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from floatlens.analysis.description import Words
+from floatlens.analysis.estimates import NUMBERS, Estimates, labelled
 from floatlens.analysis.intervals import Estimate, by_question, estimate
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.traces import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Group", "Result", "Summary", "no_summary"]
-
-_NUMBERS = ("mean", "std", "low", "high", "n")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +49,14 @@ class Group:
 
     @cached_property
     def questions(self) -> tuple[str, ...]:
-        """The question of every sample; without that coordinate each sample is a question of its own."""
+        """The question of each sample; without that coordinate, each sample is a question of its own."""
         if "question" not in self.samples.coords:
             return tuple(f"trace {place} of {self.label}" for place in range(self.traces))
         return tuple(map(str, self.samples["question"].values))
 
     @cached_property
     def data_sets(self) -> tuple[str, ...]:
-        """The name of the data set of every sample; "" where its trace does not say."""
+        """The data set of each sample; "" where its trace does not name one."""
         if "data_set" not in self.samples.coords:
             return ("",) * self.traces
         return tuple(map(str, self.samples["data_set"].values))
@@ -67,7 +68,7 @@ class Group:
 
     @property
     def label(self) -> str:
-        """The model's name and what else sets the group apart."""
+        """The model's name and the condition of the group."""
         more = [f"{key} {value}" for key, value in self.keys.items() if key != "model"]
         return ", ".join([self.model, *more])
 
@@ -94,9 +95,9 @@ class Group:
     def by_data_set(
         self, values: np.ndarray[Any, np.dtype[np.float64]]
     ) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
-        """(sample, …) → (question, …) for each data set by name; traces that do not say theirs are in none.
+        """(sample, …) → (question, …) for each data set by name, without traces that do not name theirs.
 
-        A question that is in two sets is a sample of both.
+        A question in two data sets is a sample of both.
         """
         rows: dict[str, list[int]] = {}
         for place, name in enumerate(self.data_sets):
@@ -105,7 +106,7 @@ class Group:
         return {name: by_question(values[own], [self.questions[i] for i in own]) for name, own in rows.items()}
 
     def estimated(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> Estimate:
-        """The same of numbers (sample, …) that were worked out from the variables of this group."""
+        """The same for numbers (sample, …) computed from the variables of this group."""
         return estimate(self.by_question(values), self.seed)
 
     def coordinate(self, variable: str, dim: str) -> list[Any]:
@@ -123,7 +124,7 @@ class Group:
 
 
 class Summary(NamedTuple):
-    """One number of a whole group, worked out of all its samples at once: its name, what sets it apart, and it."""
+    """One number computed from all samples of a group at once: its name, its labels and the estimate."""
 
     variable: str
     labels: Mapping[str, Any]
@@ -131,13 +132,16 @@ class Summary(NamedTuple):
 
 
 def no_summary(group: Group) -> Iterable[Summary]:
-    """Most analyses say all there is to say sample by sample."""
+    """For analyses without numbers of a whole group."""
     return ()
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Findings of one analysis. `result["slope"]` or `result.slope` is an `Estimate`, by model if there are several.
+    """What an analysis found. `result["slope"]` or `result.slope` are `Estimates` by model, whatever their number.
+
+    `data` holds the samples as one dataset, `to_frame()` all numbers as a table. `trace` is the trace itself where the
+    result is of a single one, for figures of one trace.
 
     Example: `fl.drift(trace).slope.mean`
     """
@@ -147,6 +151,8 @@ class Result:
     groups: tuple[Group, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
     summarise: Callable[[Group], Iterable[Summary]] = field(default=no_summary, repr=False)
+    words: Words = field(default_factory=lambda: Words(""))
+    trace: Trace | None = None
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -198,25 +204,64 @@ class Result:
     def __iter__(self) -> Iterator[Group]:
         return iter(self.groups)
 
-    def __getitem__(self, variable: str) -> Estimate | dict[str, Estimate]:
-        if len(self.groups) == 1:
-            return self.groups[0].estimate(variable)
-        return {group.label: group.estimate(variable) for group in self.groups}
+    def __getitem__(self, variable: str) -> Estimates:
+        held = [group for group in self.groups if variable in group.samples]
+        for group in [] if held else self.groups[:1]:
+            group.values(variable)  # says which variables there are
+        return labelled(variable, [(group.keys, group.samples[variable], group.estimate(variable)) for group in held])
 
-    def __getattr__(self, name: str) -> Estimate | dict[str, Estimate]:
+    def __getattr__(self, name: str) -> Estimates:
         if name.startswith("_") or not any(name in group.samples for group in self.__dict__.get("groups", ())):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return self[name]
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(str(name) for group in self.groups for name in group.samples.data_vars))
+
+    @cached_property
+    def data(self) -> xr.Dataset:
+        """All samples along one dimension `sample`, with model, question and data set as its coordinates.
+
+        Layers, heads or regions that only some groups have are NaN in the others. Variables with steps are left out
+        where there are several traces.
+        """
+        held = []
+        for group in self.groups:
+            about = {"question": list(group.questions), "data_set": list(group.data_sets)}
+            about |= {key: [value] * group.traces for key, value in group.keys.items()}
+            own = group.samples if len(self.groups) == 1 else group.samples.drop_dims("step", errors="ignore")
+            held.append(own.assign_coords({key: ("sample", values) for key, values in about.items()}))
+        return xr.concat(held, dim="sample", join="outer", data_vars="all")
+
+    def overview(self) -> pd.DataFrame:
+        """Variables by groups: numbers with their intervals; for arrays the dims and the range of the means."""
+        import pandas as pd
+
+        columns: dict[str, list[str]] = {}
+        for group in self.groups:
+            there = [group.estimate(name) if name in group.samples else None for name in self.variables]
+            cells = ["" if one is None else str(one) if not np.ndim(one.mean) else one.range for one in there]
+            columns[group.label] = [str(group.n), *cells]
+        sizes = {name: next(g.samples[name] for g in self.groups if name in g.samples) for name in self.variables}
+        rows = [f"{name} ({' × '.join(map(str, a.dims[1:]))})" if a.ndim > 1 else name for name, a in sizes.items()]
+        return pd.DataFrame(columns, index=["questions", *rows])
+
     def __repr__(self) -> str:
-        """Of one group its first numbers, of several their names; never the arrays."""
-        names = list(dict.fromkeys(str(name) for group in self.groups for name in group.samples.data_vars))
-        who = _few([f"{group.label} n={group.n}" for group in self.groups], 4)
-        if len(self.groups) == 1:
-            scalars = [name for name in names if self.groups[0].samples[name].dims == ("sample",)]
-            told = [f"{name} {_short(self.groups[0].estimate(name))}" for name in scalars[:3]]
-            names = [*told, *(name for name in names if name not in scalars[:3])]
-        return f"Result({self.analysis}: {who or 'no groups'}; {_few(names)})"
+        """A table of the numbers, with the settings above it."""
+        if not self.groups:
+            return f"{self.analysis}: no groups"
+        return f"{self._heading}\n{self.overview().to_string(line_width=100)}"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<p>{escape(self._heading)}</p>{self.overview().to_html()}"
+
+    @property
+    def _heading(self) -> str:
+        settings = ", ".join(f"{key} {value}" for key, value in self.settings.items())
+        return " · ".join(filter(None, [self.analysis, self.words.question, settings]))
 
     @cached_property
     def _frame(self) -> pd.DataFrame:
@@ -225,12 +270,12 @@ class Result:
         frames = [_rows(group, str(name)) for group in self.groups for name in group.samples.data_vars]
         frames += [_summary_row(group, one) for group, one in self.summary]
         made = pd.concat(frames, ignore_index=True)
-        made = made[[*(column for column in made if column not in _NUMBERS), *_NUMBERS]]
+        made = made[[*(column for column in made if column not in NUMBERS), *NUMBERS]]
         made.attrs["provenance"] = json.dumps(self.provenance)
         return made
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per group, variable and coordinate (and per number of a whole group): mean, std, low, high, n."""
+        """One row for each group, variable and coordinate (and number of a whole group): mean, std, low, high, n."""
         return self._frame.copy()
 
 
@@ -239,15 +284,10 @@ def _few(names: Sequence[str], most: int = 6) -> str:
     return ", ".join([*names[:most], *([f"… {len(names) - most} more"] if len(names) > most else [])])
 
 
-def _short(found: Estimate) -> str:
-    one = [float(found.mean), float(found.low), float(found.high)]
-    return f"{one[0]:.3g}" if np.isnan(one[1]) else f"{one[0]:.3g} [{one[1]:.3g}, {one[2]:.3g}]"
-
-
 def _summary_row(group: Group, one: Summary) -> pd.DataFrame:
     import pandas as pd
 
-    numbers = {key: np.ravel(getattr(one.found, key)) for key in _NUMBERS}
+    numbers = {key: np.ravel(getattr(one.found, key)) for key in NUMBERS}
     return pd.DataFrame({**group.keys, "variable": one.variable, **one.labels, **numbers})
 
 
@@ -256,7 +296,7 @@ def _rows(group: Group, name: str) -> pd.DataFrame:
 
     found = group.estimate(name)
     array = group.samples[name].isel(sample=0, drop=True)
-    columns = {key: np.ravel(getattr(found, key)) for key in _NUMBERS}
+    columns = {key: np.ravel(getattr(found, key)) for key in NUMBERS}
     frame = pd.DataFrame(columns)
     if array.dims:
         labels = pd.MultiIndex.from_product([array[dim].values for dim in array.dims], names=list(map(str, array.dims)))

@@ -1,6 +1,6 @@
 """Retrieval heads (methods §6): which heads look at the evidence when the model writes the answer.
 
-For each token of the answer (EOS and what follows from it do not count), in the row and the pass that decided it.
+Computed for each token of the answer up to EOS, in its deciding row.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
+from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.intervals import Estimate, estimate_of
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.registry import analysis
@@ -28,9 +29,38 @@ SCORES: tuple[Score, ...] = get_args(Score)
 Half = Literal["shallow", "deep"]
 HALVES: tuple[Half, ...] = get_args(Half)
 THRESHOLDS = (0.1, 0.5)
-"""Mean scores above which a head is called a retrieval head, and a strong one [Wu]."""
+"""Mean score above which a head is a retrieval head, or a strong one [Wu]."""
 _RECALL = 0.5
 Floats = NDArray[np.float64]
+WORDS = Words(
+    "Retrieval heads",
+    "Which heads copy the answer?",
+    reading="Each cell is a head: how much of the evidence it copied, that is, how often its largest weight was on the "
+    "very token being written. Strong colours are retrieval heads. The line is their mean by depth: a rise to the "
+    "right means that copying happens late in the network.",
+    method="By layer and head, undefined for a trace without evidence; from 0 to 1, except `copy_code`. Answer tokens "
+    "whose deciding pass was not recorded (a selection of steps) are left out.",
+    variables={
+        "copy": Variable(
+            "copy score",
+            "Distinct evidence tokens that the head copied (its largest weight is on the token being written) ÷ "
+            "distinct tokens of the evidence.",
+        ),
+        "copy_code": Variable(
+            "copy score, as in Wu's code",
+            "Each copied token adds 1 ÷ evidence length; only answers whose unigrams cover more than half of the "
+            "evidence, and that were recorded completely, count.",
+        ),
+        "focus": Variable("focus", "Share of answer tokens whose largest weight is in the evidence."),
+        "mass": Variable("mass on the evidence", "Mean attention on the evidence."),
+        "qr": Variable(
+            "question to gold", "Mean attention of question tokens on the gold document, in the first pass."
+        ),
+        "copy_heads": Variable("retrieval heads", "Share of heads above a threshold, in each half of the layers."),
+        "copy_depth": Variable("rise with depth", "Spearman correlation of a head's score with its layer."),
+    },
+    aliases={f"{s}_{what}": f"copy_{what}" for s in SCORES[1:] for what in ("heads", "depth")},
+)
 
 
 def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
@@ -65,7 +95,7 @@ def share_above(group: Group, half: Half, score: Score = "copy", above: float = 
 
 
 def _summary(group: Group) -> Iterator[Summary]:
-    """Of the score that the group has (copy, where it has several): retrieval heads by half of the depth, and trend."""
+    """Retrieval heads by half of the depth, and their trend, for the first score that the group has."""
     score = next(name for name in SCORES if name in group.samples)
     for above in THRESHOLDS:
         for half in HALVES:
@@ -73,23 +103,13 @@ def _summary(group: Group) -> Iterator[Summary]:
     yield Summary(f"{score}_depth", {}, depth_correlation(group, score))
 
 
-@analysis("retrieval_heads", requires=("answer_argmax", "answer_evidence", "question_flow"), summarise=_summary)
+@analysis(
+    "retrieval_heads", requires=("answer_argmax", "answer_evidence", "question_flow"), summarise=_summary, words=WORDS
+)
 def retrieval_heads(trace: Trace, *, score: Score | Literal["all"] = "all") -> xr.Dataset:
-    """Scores by layer and head, NaN for a trace without evidence; from 0 to 1, but for `copy_code`.
+    """Scores of each head. Tables also hold retrieval heads by half of the depth, for the first score asked for.
 
-    copy        distinct evidence tokens that the head copied (its largest weight lies on the token being written) ÷
-                distinct tokens of the evidence
-    copy_code   as Wu's code counts: every copied token adds 1 ÷ evidence length, in answers whose unigrams cover more
-                than half of the evidence; other answers do not count, nor those not recorded whole
-    focus       share of answer tokens whose largest weight lies in the evidence
-    mass        mean attention on the evidence
-    qr          mean attention of question tokens on the gold document, in the first pass
-
-    Answer tokens whose passes were not recorded (a selection of steps) do not count. Tables also hold, of the first of
-    these scores that was asked for, the share of heads above 0.1 and 0.5 in either half of the layers and the rank
-    correlation with depth: `copy_heads` and `copy_depth`.
-
-    Example: `fl.retrieval_heads(traces, score="copy").group("scale:llada").estimate("copy").mean  # layer × head`
+    Example: `fl.retrieval_heads(traces, score="copy").copy.mean  # model × layer × head`
     """
     if score not in (*SCORES, "all"):
         raise FloatlensError(f'score="{score}"{did_you_mean(score, SCORES)}; give {", ".join(SCORES)} or all')
@@ -136,7 +156,7 @@ def _copy(trace: Trace) -> Floats:
         return _undefined(trace)
     _, hit = _hits(trace)
     written, known = trace.data["token_id"].values[_answer_tokens(trace)], _recorded(trace)
-    evidence = evidence[np.isin(evidence, written[known]) | ~np.isin(evidence, written)]  # others cannot be judged
+    evidence = evidence[np.isin(evidence, written[known]) | ~np.isin(evidence, written)]  # others are unknown
     if not len(evidence):
         return _undefined(trace)
     copied = [hit[written[known] == token].any(axis=0) for token in evidence if (written[known] == token).any()]
@@ -147,7 +167,7 @@ def _copy(trace: Trace) -> Floats:
 def _copy_code(trace: Trace) -> Floats:
     evidence = trace.data["final"].values[trace.data["evidence"].values]
     written = trace.data["token_id"].values[_answer_tokens(trace)]
-    covered = (Counter(evidence.tolist()) & Counter(written.tolist())).total()  # as ROUGE-1 counts: a word once per use
+    covered = (Counter(evidence.tolist()) & Counter(written.tolist())).total()  # as ROUGE-1 counts
     if not len(evidence) or covered / len(evidence) <= _RECALL or not _recorded(trace).all():
         return _undefined(trace)
     _, hit = _hits(trace)

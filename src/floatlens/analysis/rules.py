@@ -1,4 +1,4 @@
-"""Anchor rules (methods §1): which keys stand out, by a rule that has a name. No rule falls back silently.
+"""Anchor rules (methods §1): which keys are anchors, by a named rule. No rule falls back silently.
 
     zscore(ε=3)   received > mean + ε · standard deviation, over the keys present
     rulli(ε=3)    column sum > mean of the other columns' sums + ε
@@ -26,6 +26,13 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 _DEFAULTS = {"zscore": 3.0, "rulli": 3.0, "gu": 0.3, "topk": 5.0, "top1": 1.0}
+_WORDS = {
+    "zscore": "tokens that receive more than the mean + {} standard deviations over the tokens present",
+    "rulli": "tokens whose attention, summed over queries, is more than the mean of the others + {}",
+    "gu": "tokens that receive more than {} on average from the queries that see them, in some head",
+    "topk": "the {} tokens that receive most",
+    "top1": "the token that receives most",
+}
 _ROUNDING = 1e-6  # traces hold float32; columns that differ by less are equal
 _WRITTEN = re.compile(r"(?P<name>[a-z0-9]+)\s*(?:\(\s*(?:(?:ε|eps|k)\s*=)?\s*(?P<value>[^()=\s]+)\s*\))?")
 
@@ -39,8 +46,13 @@ class Rule:
     or_top1: bool = False
 
     @property
+    def words(self) -> str:
+        """The rule in words: `as_rule("top1").words`."""
+        return _WORDS[self.name].format(f"{self.value:g}") + (", or else the one that receives most" * self.or_top1)
+
+    @property
     def unit(self) -> Literal["layer", "head"]:
-        """What it is applied to, unless something else is asked for: the head mean of a layer, or each head."""
+        """What it is applied to by default: the head mean of a layer, or each head."""
         return "head" if self.name == "gu" else "layer"
 
     def __str__(self) -> str:
@@ -50,7 +62,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Columns:
-    """What rules look at; arrays of one shape (…, key), `asking` without the last axis.
+    """What rules take; arrays of one shape (…, key), `asking` without the last axis.
 
     `value` is received attention as it is reported (a share, or a mean over the queries that see the key), `share` the
     share, `present` which keys hold anything, `seen` how many queries see each, `asking` how many queries there are.

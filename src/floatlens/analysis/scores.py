@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from floatlens.analysis.intervals import Estimate, estimate, mean_of_means
+from floatlens.analysis.paper import AVERAGES, PAPER, VALUES
 from floatlens.analysis.tables import Table
-from floatlens.data.sets import paper_table
 from floatlens.records.condition import CLOSED, RAG, Condition
 
 __all__ = ["METRICS", "gains", "scores", "table_one"]
@@ -138,12 +138,10 @@ def _last(gained: pd.DataFrame, model: str, kind: str, own: pd.Series[float]) ->
 
 
 def _published(data: Sequence[str]) -> list[tuple[str, ...]]:
-    table = paper_table()
-    specs = {spec.name: spec for spec in table.sets}
     rows = []
-    for model, average in table.average.items():
-        for i, name in enumerate((f"{model} ({table.paper})", f"{model} w/ RAG ({table.paper})")):
-            pairs = [specs[one].values.get(m, {}).get(model) if one in specs else None for one in data for m in _SHOWN]
+    for model, average in AVERAGES.items():
+        for i, name in enumerate((f"{model} ({PAPER})", f"{model} w/ RAG ({PAPER})")):
+            pairs = [VALUES.get((one, metric), {}).get(model) for one in data for metric in _SHOWN]
             cells = ["" if pair is None else f"{pair[i]:.2f}" for pair in pairs]
             total, gain = (average.rag, f"{average.gain:+.2f}") if i else (average.closed, "")
             rows.append((name, *cells, f"{total:.2f}", gain))

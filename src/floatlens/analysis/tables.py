@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from floatlens.analysis.intervals import Estimate, estimate, mean_of_means
-from floatlens.data.sets import paper_table
+from floatlens.analysis.paper import AVERAGES, PAPER, VALUES
 
 __all__ = ["METRICS", "Table", "gains", "scores", "table_one"]
 
@@ -183,17 +183,11 @@ def _last(
 
 
 def _published(data: Sequence[str]) -> list[tuple[str, ...]]:
-    table = paper_table()
-    specs = {spec.name: spec for spec in table.sets}
     rows = []
-    for model, average in table.average.items():
-        for i, name in enumerate((f"{model} ({table.paper})", f"{model} w/ RAG ({table.paper})")):
-            cells = []
-            for one in data:
-                values = specs[one].values if one in specs else {}
-                for metric in _SHOWN:
-                    pair = values.get(metric, {}).get(model)
-                    cells.append("" if pair is None else f"{pair[i]:.2f}")
+    for model, average in AVERAGES.items():
+        for i, name in enumerate((f"{model} ({PAPER})", f"{model} w/ RAG ({PAPER})")):
+            pairs = [VALUES.get((one, metric), {}).get(model) for one in data for metric in _SHOWN]
+            cells = ["" if pair is None else f"{pair[i]:.2f}" for pair in pairs]
             total, gain = (average.rag, f"{average.gain:+.2f}") if i else (average.closed, "")
             rows.append((name, *cells, f"{total:.2f}", gain))
     return rows

@@ -1,4 +1,4 @@
-"""Token classes (methods §5): do anchors stand on structure or on content, layer by layer, and more than by chance?"""
+"""Token classes (methods §5): are anchors structural or content tokens, by layer, and more often than by chance?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import QueryGroup, anchors, present
+from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.core.errors import FloatlensError
@@ -17,18 +18,37 @@ from floatlens.traces import Trace
 
 __all__ = ["classes_of", "token_classes"]
 
+WORDS = Words(
+    "Token classes",
+    "Structure or content?",
+    reading="Bars show which kinds of tokens the anchors are and where attention goes, beside the composition of the "
+    "text (the last bar). A class that fills more of a layer's bar than of the last one is preferred there. The lines "
+    "give the same as a ratio for structure (special tokens, punctuation, function words) and content (names, numbers, "
+    "other words): above 1 is more than by chance.",
+    method="By class and layer; means over steps. Enrichment is a share ÷ the class's share of the tokens present.",
+    variables={
+        "anchors": Variable("share of anchors", "Share of the rule's anchors, over the steps that have any."),
+        "anchors_enrichment": Variable("enrichment of anchors", "`anchors` ÷ `tokens`.", "1 = chance"),
+        "mass": Variable("share of attention", "Share of received attention."),
+        "mass_enrichment": Variable("enrichment of attention", "`mass` ÷ `tokens`.", "1 = chance"),
+        "tokens": Variable("share of tokens", "Share of the tokens present."),
+        "structural": Variable(
+            "enrichment of structure", "Enrichment of attention, the structural classes together.", "1 = chance"
+        ),
+        "lexical": Variable(
+            "enrichment of content", "Enrichment of attention, the content classes together.", "1 = chance"
+        ),
+        "structural_anchors": Variable("enrichment of structure in anchors", "The same for anchors.", "1 = chance"),
+        "lexical_anchors": Variable("enrichment of content in anchors", "The same for anchors.", "1 = chance"),
+    },
+)
 
-@analysis("token_classes", requires=("received",))
+
+@analysis("token_classes", requires=("received",), words=WORDS)
 def token_classes(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> xr.Dataset:
-    """By class and layer, means over steps: shares, and enrichment = share ÷ the class's share of the tokens present.
+    """Shares and enrichment of token classes, by class and layer.
 
-    anchors, anchors_enrichment   of the anchors of the rule; over steps that have any
-    mass, mass_enrichment         of received attention
-    tokens                        the class's share of the tokens present
-    structural, lexical           the same mass enrichment for the classes taken together, by layer
-    structural_anchors …          and for anchors
-
-    Example: `fl.token_classes(trace).group().estimate("mass_enrichment").mean  # class × layer`
+    Example: `fl.token_classes(trace).mass_enrichment.mean  # model × class × layer`
     """
     found = anchors(trace, rule=rule, group=group)
     member = classes_of(trace)  # (class, step, key)
@@ -53,7 +73,7 @@ def token_classes(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "al
 
 
 def classes_of(trace: Trace) -> NDArray[np.bool_]:
-    """(class, step, key): which class a position has at each step; a masked one is a mask, whatever it becomes."""
+    """(class, step, key): the class of each position at each step; a masked position is a mask, whatever it becomes."""
     if not trace.tokens:
         raise FloatlensError(
             f"this trace of {trace.model['ref']} holds no token texts, so its tokens have no classes; "

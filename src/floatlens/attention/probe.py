@@ -1,15 +1,15 @@
-"""What a probe is: it looks at one layer of one pass and returns small statistics with named dimensions.
+"""Probes reduce the attention of one layer in one pass to small arrays with named dimensions.
 
-A probe points to what it provides in the trace schema and says what it needs computed on the way. It never keeps a
-(query, key) matrix unless its name is `matrix`, and it never decides anything about models or decoding.
+Here are their base class and what they are shown: `Layer`, `PassState`, `Layout`. A probe declares the trace variables
+that it writes. It changes nothing and knows nothing about models or decoding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,10 +20,12 @@ from floatlens.attention.blocks import Block
 from floatlens.attention.classes import QueryClasses
 from floatlens.attention.mask import BlockMask
 from floatlens.attention.run_tracker import PassPosition
-from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.traces.schema import BY_PROBE, Variable
+from floatlens.attention.variable import Variable
 
-__all__ = ["Layer", "Layout", "Mean", "PassState", "Probe", "Shape", "make_probes", "probe_names", "register"]
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["Layer", "Layout", "Mean", "Need", "PassState", "Probe", "Shape"]
 
 Need = Literal["columns", "entropy", "residual"]
 
@@ -144,20 +146,20 @@ class Shape:
 
 
 class Probe:
-    """Base of all probes. Subclasses set `name` and `needs`, and implement `layer` and, if needed, `block`.
+    """Base class of all probes: a subclass sets `name` and `variables`, and implements the methods that fill them.
 
-    What a probe provides stands under its name in `floatlens.traces.schema`.
+    `needs` asks for reductions that are computed on the way: "columns" (sums per query class and key), "entropy" (of
+    each row), "residual" (the state that enters the layer). Entering the class in `floatlens.probes.PROBES`, or in the
+    entry-point group "floatlens.probes", makes it available by name.
     """
 
     name: ClassVar[str]
+    variables: ClassVar[tuple[Variable, ...]]
+    """What the probe writes into a trace; see `Variable` for which method fills which."""
     needs: ClassVar[frozenset[Need]] = frozenset()
 
-    @property
-    def provides(self) -> dict[str, Variable]:
-        return BY_PROBE[self.name]
-
     def prepare(self, shape: Shape) -> None:
-        """Before the first pass: check the size of what was asked for, forget what an earlier capture left."""
+        """Before the first pass: check the size of what was asked for, and clear what an earlier capture left."""
 
     def begin(self, layer: Layer) -> None:
         """Before the layer's first block."""
@@ -166,33 +168,16 @@ class Probe:
         """Each block of the layer; tensors are reused afterwards, so copy what is kept."""
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
-        """After the layer's last block: the variables of this layer, batch first, then the dims after `layer`."""
+        """After the layer's last block: variables of this layer, (batch, then the dims after `layer`)."""
         return {}
 
+    def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
+        """After a pass, for each token that it committed: variables of the row that decided it, (dims after `layer`).
 
-_REGISTRY: dict[str, type[Probe]] = {}
+        `layer` is the layer's index, `row` counts from the first query of the pass. `DecidingRows` implements it.
+        """
+        return {}
 
-
-def register(cls: type[Probe]) -> type[Probe]:
-    """Class decorator that makes a probe available by name; the schema must know what it provides."""
-    if cls.name not in BY_PROBE:
-        raise KeyError(f"probe {cls.name} provides nothing that floatlens.traces.schema knows")
-    _REGISTRY[cls.name] = cls
-    return cls
-
-
-def probe_names() -> tuple[str, ...]:
-    return tuple(_REGISTRY)
-
-
-def make_probes(wanted: Sequence[str | Probe]) -> list[Probe]:
-    """Probes from names and instances; each name once."""
-    made: dict[str, Probe] = {}
-    for item in wanted:
-        if isinstance(item, str) and item not in _REGISTRY:
-            raise FloatlensError(f'unknown probe "{item}"{did_you_mean(item, _REGISTRY)}')
-        probe = _REGISTRY[item]() if isinstance(item, str) else item
-        if probe.name in made:
-            raise FloatlensError(f'probe "{probe.name}" is asked for twice; give it once')
-        made[probe.name] = probe
-    return list(made.values())
+    def finish(self, length: int) -> Mapping[str, xr.DataArray]:
+        """After the last pass: variables of the whole run, with their coordinates; `length` is that of the sequence."""
+        return {}

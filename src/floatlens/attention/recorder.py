@@ -18,10 +18,9 @@ from torch import Tensor
 
 from floatlens.attention.probe import Layer, Layout, Mean, PassState, Probe
 from floatlens.attention.select import Select
+from floatlens.attention.variable import Variable
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel, Pass
-from floatlens.probes.answer_rows import AnswerRows
-from floatlens.traces.schema import Variable
 
 __all__ = ["Committed", "Recorder", "StepStore"]
 
@@ -69,7 +68,7 @@ class StepStore:
 
 @dataclass(frozen=True)
 class Committed:
-    """A token that a pass decided, with what its deciding row looked at: variable name → (layer, head)."""
+    """A token that a pass decided, with what probes say about its deciding row: variable name → (layer, …)."""
 
     sample: int
     step: int
@@ -77,7 +76,7 @@ class Committed:
     row: int
     token: int
     confidence: float
-    looked: Mapping[str, Array]
+    found: Mapping[str, Array]
     probability: float | None = None
     """Of a forced token: what the model's plain softmax gave it."""
 
@@ -114,7 +113,8 @@ class Recorder:
         self.layers = self.select.layer_ids(self.model.num_layers)
         self.heads = self.select.head_ids(self.model.num_heads)
         self.select.has_step(0, self.max_steps)  # a step out of range is to be told now, not after the first pass
-        self.specs = {name: v for probe in self.probes for name, v in probe.provides.items()}
+        self.specs = {v.name: v for probe in self.probes for v in probe.variables}
+        self._per_token = [p for p in self.probes if any(v.dims[0] == "token" for v in p.variables)]
         self._running: dict[tuple[str, int], _Running] = {}
         self._current: dict[str, Array] = {}
         self._state: PassState | None = None
@@ -216,27 +216,27 @@ class Recorder:
 
     def commit(self, step: Any) -> None:
         """Take a decoder's `Step` for the pass that has just ended: which rows decided which tokens."""
-        rows = next((probe for probe in self.probes if isinstance(probe, AnswerRows)), None)
         state = self._state
         assert state is not None, "commit follows a pass"
         columns = [c.tolist() for c in (step.sample, step.position, step.row, step.token, step.confidence)]
         forced = step.probability
         columns.append([None] * len(columns[0]) if forced is None else forced.tolist())
+        watched = self.model.kind == "arm" or self._files(state.step)
         for sample, position, row, token, confidence, probability in zip(*columns, strict=True):
-            looked: dict[str, Array] = {}
-            if rows is not None and (self.model.kind == "arm" or self._files(state.step)):
-                looked = self._look(rows, sample, row - state.offset)
-            one = Committed(sample, state.step, position, row, token, confidence, looked, probability)
+            found = self._deciding_row(sample, row - state.offset) if watched else {}
+            one = Committed(sample, state.step, position, row, token, confidence, found, probability)
             self.committed.append(one)
 
-    def _look(self, probe: AnswerRows, sample: int, row: int) -> dict[str, Array]:
-        picked = [probe.pick(layer, sample, row) for layer in self.layers]
+    def _deciding_row(self, sample: int, row: int) -> dict[str, Array]:
+        """What the probes say about a deciding row: variable name → (layer, …)."""
+        found: dict[str, Array] = {}
         heads = list(self.heads)
-        names = list(probe.provides)
-        return {
-            name: np.stack([layer[i][heads] for layer in picked]).astype(self.specs[name].dtype)
-            for i, name in enumerate(names)
-        }
+        for probe in self._per_token:
+            picked = [probe.deciding_row(layer, sample, row) for layer in self.layers]
+            for name in picked[0]:
+                values = np.stack([layer[name] for layer in picked]).astype(self.specs[name].dtype)
+                found[name] = values[:, heads] if "head" in self.specs[name].dims else values
+        return found
 
     def release(self) -> None:
         """Forget what is only needed while passes run; what was recorded stays."""

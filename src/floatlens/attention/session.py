@@ -21,7 +21,7 @@ from floatlens.attention.blocks import Block, attend
 from floatlens.attention.edit import Edit
 from floatlens.attention.edit_hooks import applies, changes
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
-from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape, make_probes
+from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
 from floatlens.attention.received import ReceivedAttention, last_rows
 from floatlens.attention.recorder import Recorder
 from floatlens.attention.run_tracker import RunTracker
@@ -243,7 +243,7 @@ def _streamed(
 @contextmanager
 def capture(
     model: LanguageModel,
-    probes: Sequence[str | Probe] = (),
+    probes: Sequence[Probe] = (),
     *,
     edits: Sequence[Edit] = (),
     layout: Layout | None = None,
@@ -258,9 +258,9 @@ def capture(
     `layout` names the regions of the sequence (default: everything is "question"). `steps` and `length` are upper
     bounds of the run: probes check their size against them, and arrays are padded to `length`.
 
-    Example: `with capture(model, ["received"]) as rec: model.forward(ids)`
+    Example: `with capture(model, [Received()]) as rec: model.forward(ids)`
     """
-    made = make_probes(probes)
+    made = list(probes)
     chosen = [*ambient_edits(model), *edits]
     shape = Shape(model.num_layers, model.num_heads, steps, length or model.max_length or 0)
     for part in made:

@@ -17,6 +17,7 @@ from floatlens.attention.edit import Edit
 from floatlens.attention.session import capture
 from floatlens.decoding import decode, decode_steps, plan
 from floatlens.models.base import Kind, LanguageModel
+from floatlens.probes import make_probes
 from floatlens.traces.tracing import layout_of
 
 __all__ = ["LAYERS", "PROBES", "VARIANTS", "captured", "make_model", "make_prompt"]
@@ -108,7 +109,7 @@ def captured(
     last, took = clock(), []
     canvas = plan(model, prompt, **settings)
     layout = layout_of(_regions(len(prompt)), canvas)
-    with capture(model, probes, edits=edits, layout=layout, steps=steps, length=canvas.length) as recorder:
+    with capture(model, make_probes(probes), edits=edits, layout=layout, steps=steps, length=canvas.length) as recorder:
         for step in decode_steps(model, prompt, **settings):
             recorder.commit(step)
             canvas.ids[step.sample, step.position] = step.token

@@ -159,16 +159,12 @@ def _prompt_line(trace: Trace) -> str:
 
 def _held(trace: Trace) -> list[tuple[str, str]]:
     """One line per probe: its variables that are there, with the sizes of the first."""
-    from floatlens.traces.schema import BY_PROBE
-
     sizes = trace.data.sizes
     lines = [("sizes", ", ".join(_count(sizes[dim], dim) for dim in ("step", "layer", "head", "key") if dim in sizes))]
-    for probe, table in BY_PROBE.items():
-        names = [name for name in table if name in trace.data.variables]
-        if names:
-            size = sum(trace.data[name].nbytes for name in names)
-            label = "holds" if len(lines) == 1 else ""
-            lines.append((label, f"{probe}: {', '.join(names)} ({_bytes(size)})"))
+    for probe, names in trace.by_probe.items():
+        size = sum(trace.data[name].nbytes for name in names)
+        label = "holds" if len(lines) == 1 else ""
+        lines.append((label, f"{probe}: {', '.join(names)} ({_bytes(size)})"))
     return lines if len(lines) > 1 else [*lines, ("holds", "nothing from probes")]
 
 

@@ -1,22 +1,26 @@
-"""Question answering: data in the formats it comes in, retrieval, and the scores of an answer.
+"""Question answering data: formats and readers, retrieval, gold documents, and stress tests.
 
-It reads data and checks it where it enters. It builds no prompts and runs no models.
+Data is checked where it enters. Nothing here builds prompts or runs models.
 """
 
-from floatlens.data.examples import Example, read_examples
+from floatlens.data.examples import Example
+from floatlens.data.formats import FORMATS
 from floatlens.data.gold import mark_gold
+from floatlens.data.reader import read_examples
 from floatlens.data.retrieval import Index, open_index, retrieve
-from floatlens.data.sets import paper_table, set_named
-from floatlens.data.sources import Data, open_data
+from floatlens.data.sets import SETS, set_named
+from floatlens.data.sources import QUESTION_SOURCES, Data, open_data
 
 __all__ = [
+    "FORMATS",
+    "QUESTION_SOURCES",
+    "SETS",
     "Data",
     "Example",
     "Index",
     "mark_gold",
     "open_data",
     "open_index",
-    "paper_table",
     "read_examples",
     "retrieve",
     "set_named",

@@ -7,7 +7,6 @@ passage is identified by its line. Nothing is indexed here.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from floatlens.core.errors import FloatlensError, FloatlensWarning
-from floatlens.data.examples import Tally
-from floatlens.data.fields import bad, first_given, kind, text_of
-from floatlens.data.lines import Record, parse_record, read_lines
+from floatlens.core.errors import FloatlensError
+from floatlens.data.fields import Record, bad, first_given, kind, text_of
+from floatlens.data.lines import parse_record, read_lines
+from floatlens.data.reader import Tally
 
 __all__ = ["Passage", "PassageStore", "read_corpus"]
 
@@ -51,10 +50,7 @@ def read_corpus(path: str | Path, *, skip_bad: bool = False) -> Iterator[Passage
             continue
         tally.good += 1
         yield passage
-    if tally.bad:
-        warnings.warn(tally.skipped(path), FloatlensWarning, stacklevel=2)
-    if not tally.good:
-        raise FloatlensError(f"{path}: no {'good ' if tally.bad else ''}passage in it")
+    tally.finish(path, "passage", stacklevel=2)
 
 
 def _passage(record: Record, number: int) -> Passage:

@@ -1,4 +1,4 @@
-"""Entropy of each attention row, in nats: how widely every query spreads its attention."""
+"""Entropy of each attention row, in nats: how widely each query spreads its attention."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from floatlens.attention.probe import Layer, Mean, Need, Probe, register
+from floatlens.attention.probe import Layer, Mean, Need, Probe
+from floatlens.attention.variable import HEAD_QUERY, Variable
 
 __all__ = ["Entropy"]
 
 
-@register
 class Entropy(Probe):
-    """One number per query; 0 is one key only, ln T is uniform."""
+    """One number per query: 0 for a single key, ln T for uniform attention over T keys."""
 
     name = "entropy"
+    variables = (Variable("entropy", HEAD_QUERY, "append", "entropy of a query's attention, in nats"),)
     needs: ClassVar[frozenset[Need]] = frozenset({"entropy"})
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:

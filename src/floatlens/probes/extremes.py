@@ -1,4 +1,4 @@
-"""Norms that single tokens out (methods §11): value states |v| per key/value head, and the residual stream |x|."""
+"""Norms by token (methods §11): value states |v| per key/value head, and the residual stream |x|."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from floatlens.attention.probe import Layer, Mean, Need, Probe, register
+from floatlens.attention.probe import Layer, Mean, Need, Probe
+from floatlens.attention.variable import KV_HEAD_KEY, Variable
 
 __all__ = ["Extremes"]
 
 
-@register
 class Extremes(Probe):
-    """|x| is that of the state which enters the layer, before its norm."""
+    """|x| is the norm of the state that enters the layer, before its normalisation."""
 
     name = "extremes"
+    variables = (
+        Variable("value_norm", KV_HEAD_KEY, "replace", "|v|"),
+        Variable("residual_norm", ("step", "layer", "key"), "append", "|x| of the state that enters the layer"),
+    )
     needs: ClassVar[frozenset[Need]] = frozenset({"residual"})
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:

@@ -8,16 +8,22 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from floatlens.attention.probe import Layer, Mean, Need, Probe, register
+from floatlens.attention.probe import Layer, Mean, Need, Probe
+from floatlens.attention.variable import Variable
 
 __all__ = ["Flow"]
 
 
-@register
 class Flow(Probe):
     """Each row sums to 1 over `region`: the mean mass that a query of `from_region` puts on each region's keys."""
 
     name = "flow"
+    variables = (
+        Variable(
+            "flow", ("step", "layer", "from_region", "region"), "mean", "mean mass from a region's queries, head mean"
+        ),
+        Variable("question_flow", ("step", "layer", "head", "region"), "mean", "the same from the question, per head"),
+    )
     needs: ClassVar[frozenset[Need]] = frozenset({"columns"})
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:

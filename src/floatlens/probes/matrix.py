@@ -8,19 +8,18 @@ import torch
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
-from floatlens.attention.probe import Layer, Mean, register
+from floatlens.attention.probe import Layer, Mean
 from floatlens.attention.select import Select
-from floatlens.probes.snapshot import Snapshot
+from floatlens.probes.snapshot import Snapshot, matrices
 
 __all__ = ["Matrix"]
 
 
-@register
 class Matrix(Snapshot):
     """`Matrix(Select(layers=[0, -1], heads=0, steps=[0, 7]))`. Keys that a query cannot see by causality are NaN."""
 
     name = "matrix"
-    picture = "matrix"
+    variables = (matrices("matrix", "attention weights, where asked for"),)
 
     def __init__(self, select: Select | None = None, max_bytes: int = 256 << 20) -> None:
         super().__init__(select if select is not None else Select(), max_bytes)

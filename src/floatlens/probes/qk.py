@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from floatlens.attention.mask import BlockMask
-from floatlens.attention.probe import Layer, Mean, register
+from floatlens.attention.probe import Layer, Mean
 from floatlens.attention.select import Select
-from floatlens.probes.snapshot import Snapshot
+from floatlens.attention.variable import HEAD_KEY, HEAD_QUERY, KV_HEAD_KEY, Variable
+from floatlens.probes.snapshot import Snapshot, matrices
 
 __all__ = ["QK"]
 
 
-@register
 class QK(Snapshot):
     """Raw products after rotary, before the 1/√d scale; means over the queries that see the key.
 
@@ -28,7 +28,14 @@ class QK(Snapshot):
     """
 
     name = "qk"
-    picture = "qk_matrix"
+    variables = (
+        Variable("qk_dot", HEAD_KEY, "mean", "mean over the queries that see the key of q·k, after rotary, unscaled"),
+        Variable("qk_cos", HEAD_KEY, "mean", "the same of the cosine between q and k"),
+        Variable("qk_norm", HEAD_KEY, "mean", "the same of |q||k|"),
+        Variable("key_norm", KV_HEAD_KEY, "replace", "|k| after rotary"),
+        Variable("query_norm", HEAD_QUERY, "append", "|q| after rotary"),
+        matrices("qk_matrix", "q·k of every query and key, where asked for"),
+    )
 
     def __init__(self, heatmaps: Select | None = None, max_bytes: int = 256 << 20) -> None:
         super().__init__(heatmaps, max_bytes)

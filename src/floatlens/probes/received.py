@@ -1,4 +1,4 @@
-"""Received attention per head: the mean over queries of what each key gets, for every query group of methods §1."""
+"""Received attention per head: the mean over queries of the weight on each key, for each query group (methods §1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from floatlens.attention.probe import Layer, Mean, Need, PassState, Probe, register
+from floatlens.attention.probe import Layer, Mean, Need, PassState, Probe
+from floatlens.attention.variable import HEAD_KEY, Variable
 
 __all__ = ["GROUPS", "Received", "group_classes"]
 
@@ -30,11 +31,16 @@ def group_classes(state: PassState, group: str) -> list[int]:
     return [c for c in every if (c % 2 == 1) == (group == "masked")]
 
 
-@register
 class Received(Probe):
     """Shares sum to 1 over keys. A group without queries (masked, in an autoregressive model) is NaN, never 0."""
 
     name = "received"
+    variables = (
+        Variable("received", HEAD_KEY, "mean", "mean attention that a key receives over all queries; sums to 1"),
+        Variable("received_masked", HEAD_KEY, "mean", "the same over queries that are still masked; NaN without any"),
+        Variable("received_committed", HEAD_KEY, "mean", "the same over queries that hold a token"),
+        Variable("received_answer", HEAD_KEY, "mean", "the same over queries in the answer, masked or not"),
+    )
     needs: ClassVar[frozenset[Need]] = frozenset({"columns"})
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:

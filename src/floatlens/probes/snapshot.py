@@ -6,25 +6,27 @@ step s is what a full pass over the sequence so far would give.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import torch
+import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor
 
 from floatlens.attention.probe import Layer, Probe, Shape
 from floatlens.attention.select import Select
+from floatlens.attention.variable import Variable
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["Snapshot"]
+__all__ = ["Snapshot", "matrices"]
+
+
+def matrices(name: str, meaning: str) -> Variable:
+    """The variable of a `Snapshot`: it has step, layer and head dimensions of its own, for those that were chosen."""
+    return Variable(name, (f"{name}_step", f"{name}_layer", f"{name}_head", "query", "key"), "append", meaning)
 
 
 class Snapshot(Probe):
-    """Base of the probes that keep matrices. `select=None` keeps none."""
-
-    picture: ClassVar[str]
-    """The variable that the matrices become."""
+    """Base class of the probes that keep matrices, in the last of their `variables`. `select=None` keeps none."""
 
     def __init__(self, select: Select | None, max_bytes: int) -> None:
         self.select = select
@@ -34,6 +36,22 @@ class Snapshot(Probe):
         self.chosen_steps: frozenset[int] = frozenset()
         self.taken: dict[tuple[int, int], NDArray[np.float32]] = {}
         self._rows: dict[int, Tensor] = {}
+
+    def finish(self, length: int) -> dict[str, xr.DataArray]:
+        """All matrices in one array, padded with NaN to the final length."""
+        if not self.taken:
+            return {}
+        variable = self.variables[-1]
+        steps = sorted({step for step, _ in self.taken})
+        layers = sorted({layer for _, layer in self.taken})
+        size = (len(steps), len(layers), len(self.chosen_heads), length, length)
+        stacked = np.full(size, np.nan, dtype=np.float32)
+        for (step, layer), rows in self.taken.items():
+            q, k = min(rows.shape[2], length), min(rows.shape[3], length)
+            stacked[steps.index(step), layers.index(layer), :, :q, :k] = rows[0, :, :q, :k]
+        chosen = (steps, layers, self.chosen_heads)
+        coords = {dim: np.array(values) for dim, values in zip(variable.dims, chosen, strict=False)}
+        return {variable.name: xr.DataArray(stacked, dims=variable.dims, coords=coords)}
 
     def prepare(self, shape: Shape) -> None:
         self.taken, self._rows = {}, {}
@@ -66,4 +84,4 @@ class Snapshot(Probe):
         self._rows[layer.index] = rows
         if layer.state.step in self.chosen_steps:
             self.taken[layer.state.step, layer.index] = rows.cpu().numpy()
-            self._check(sum(picture.nbytes for picture in self.taken.values()), f"{len(self.taken)} matrices")
+            self._check(sum(matrix.nbytes for matrix in self.taken.values()), f"{len(self.taken)} matrices")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,24 +10,20 @@ import numpy as np
 from floatlens.analysis import ANALYSES, Group, Result, as_rule
 from floatlens.report.charts import CHARTS
 from floatlens.report.panels import Styles
-from floatlens.report.reading import READING, rule_words
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["definition", "sections", "table"]
 
-_TERM = re.compile(r"^(?P<term>[a-z_][\w…, ]*?(?=\s\s)|[a-z]+_\w+(?=\s))\s+(?P<meaning>\S.*)$")
-
 
 def sections(results: Mapping[str, Result], style: Styles) -> list[dict[str, Any]]:
-    """Everything that a section shows: analyses in the order of `READING`, then others. `style` has every model."""
+    """Everything that a section shows: analyses in the order of `ANALYSES`, then others. `style` has every model."""
     made = []
-    for name in [*(known for known in READING if known in results), *(one for one in results if one not in READING)]:
+    for name in [*(known for known in ANALYSES if known in results), *(one for one in results if one not in ANALYSES)]:
         result = results[name]
         if not result.groups:
             continue
-        title, reading = READING.get(name, (name.replace("_", " ").capitalize(), ""))
         figures = []
         for chart in CHARTS.get(name, ()):
             panels = chart.panels(result, style)
@@ -38,8 +32,8 @@ def sections(results: Mapping[str, Result], style: Styles) -> list[dict[str, Any
         made.append(
             {
                 "id": name,
-                "title": title,
-                "reading": reading,
+                "title": result.words.heading or name,
+                "reading": result.words.reading,
                 "figures": figures,
                 "tables": [{"id": name, "title": "The numbers", "open": False, "table": table(result.to_frame())}],
                 "definition": definition(result),
@@ -50,13 +44,13 @@ def sections(results: Mapping[str, Result], style: Styles) -> list[dict[str, Any
 
 def definition(result: Result) -> dict[str, Any]:
     """What was measured, how and on how many: from the analysis' own words and settings."""
-    registered = ANALYSES.get(result.analysis)
-    summary, terms = _words(inspect.getdoc(registered.measure) or "") if registered else ("", [])
+    words = result.words
+    terms = [(name, f"{one.definition}{f' [{one.unit}]' if one.unit else ''}") for name, one in words.variables.items()]
     settings = dict(result.settings)
     used: list[tuple[str, str]] = []
     if "rule" in settings:
         rule = str(as_rule(settings.pop("rule")))
-        used.append(("anchor rule", f"{rule}: {rule_words(rule)}"))
+        used.append(("anchor rule", f"{rule}: {as_rule(rule).words}"))
     if "group" in settings:
         used.append(("queries", str(settings.pop("group"))))
     if used:
@@ -64,30 +58,13 @@ def definition(result: Result) -> dict[str, Any]:
     used += [(key.replace("_", " "), str(value)) for key, value in settings.items()]
     used += [(f"n, {group.label}", _counted(group)) for group in result]
     used.append(("intervals", "95 %, bootstrap over questions, seeded; none for a single question"))
-    return {"summary": summary, "terms": terms, "used": used}
+    return {"summary": words.method, "terms": terms, "used": used}
 
 
 def _counted(group: Group) -> str:
     """How many questions, and how many traces where these are more."""
     asked = f"{group.n} {'question' if group.n == 1 else 'questions'}"
     return asked if group.n == group.traces else f"{asked} in {group.traces} traces"
-
-
-def _words(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """Prose and terms of a docstring, without its example."""
-    prose: list[str] = []
-    terms: list[tuple[str, str]] = []
-    for line in text.replace("`", "").splitlines():
-        if line.startswith("Example"):
-            break
-        found = _TERM.match(line)
-        if found:
-            terms.append((found["term"], found["meaning"]))
-        elif line.startswith("   ") and terms:
-            terms[-1] = (terms[-1][0], f"{terms[-1][1]} {line.strip()}")
-        elif line.strip():
-            prose.append(line.strip())
-    return " ".join(prose), terms
 
 
 def table(frame: pd.DataFrame) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.analysis import ANALYSES, as_rule
-from floatlens.attention.probe import make_probes
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import fingerprint
 from floatlens.core.validation import Problem
 from floatlens.data import open_data
 from floatlens.data.examples import need_of
+from floatlens.probes import make_probes
 from floatlens.records.condition import RAG
 from floatlens.runs.conditions import Chosen, Makers, PlannedCondition, choose, plan_conditions, plan_places
 from floatlens.runs.items import Item, PlannedData, trace_file, trace_items
@@ -243,7 +243,11 @@ def _check_traces_for(label: str, traced: bool, study: Study) -> None:
             f"{what}, and it has none; give runs with traces as heads_from (--heads-from), set traces.questions, or "
             "name the heads (heads=5.3+7.0)"
         )
-    provided = {name for probe in make_probes(study.traces.probes or DEFAULT_PROBES) for name in probe.provides}
+    provided = {
+        name
+        for probe in make_probes(study.traces.probes or DEFAULT_PROBES)
+        for name in (one.name for one in probe.variables)
+    }
     for needed in ANALYSES["retrieval_heads"].requires:
         if needed not in provided:
             probe = probe_of(needed)

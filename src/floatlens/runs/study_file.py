@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.validation import Problem, key_text, problems
+from floatlens.data.sources import is_source
 from floatlens.runs.study import Study
 
 __all__ = ["Origin", "Source", "StudyLike", "read_study", "schema"]
@@ -80,7 +81,7 @@ class Source:
 
     def data_ref(self, ref: str) -> str:
         """A reference of data; a path in it becomes relative to the working directory."""
-        if ref.startswith("scale:"):
+        if is_source(ref):
             return ref
         named = _NAMED.fullmatch(ref)
         if named is None or Path(self.path(ref)).exists():

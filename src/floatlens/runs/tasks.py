@@ -201,7 +201,7 @@ class TraceTask:
             chat=ask.prompt.chat,
             sampler=ask.decoding.sampler,
             workspace=workspace,
-            data=self.question.data,
+            data_set=self.question.data,
             **(self.model.forced if self.forced else ask.decoding.settings),
         )
 

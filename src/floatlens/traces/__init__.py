@@ -1,8 +1,8 @@
-"""Traces: the schema, the store, and the object that holds one. Imports no torch, so that analysis does not either."""
+"""Traces: the schema, the store, and the object that holds one. Reading imports no torch."""
 
 from __future__ import annotations
 
-from floatlens.traces.schema import SCHEMA, SCHEMA_VERSION, Variable
+from floatlens.traces.schema import SCHEMA_VERSION, schema
 from floatlens.traces.trace import Trace, open_trace
 
-__all__ = ["SCHEMA", "SCHEMA_VERSION", "Trace", "Variable", "open_trace"]
+__all__ = ["SCHEMA_VERSION", "Trace", "open_trace", "schema"]

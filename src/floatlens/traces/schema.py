@@ -1,7 +1,8 @@
 """The schema of a trace: every array by name, its named dimensions, its type and what it means.
 
-Probes declare what they provide by pointing here, analyses what they require; whatever is written or read is validated
-against it. Nothing in this room imports torch.
+It is composed of the variables that every trace has (here) and those that probes declare (in their own files). A trace
+file carries the declarations of its variables, so it can be read and checked where a probe is not installed, and
+without torch.
 
 Dimensions
 ----------
@@ -15,93 +16,33 @@ token       committed answer token, in order of commitment
 
 Attributes
 ----------
-Where a trace comes from, as JSON: model, decoding, prompt, versions, edits, … Every trace has those that are required;
-`data_set`, the name of the data set that the question is of, is there only where it is known. Traces of a single
-question do not have it, nor do those made before it was recorded. `decoding` says whether a text was `forced`, and
-then its mean `log_likelihood` (nats per token); the answer is that text, not the model's. `prompt` has a `hole` where a
-passage was cut open (its first token, how many, whether the text after it was seen) and a digest of the `passage`.
+Provenance as JSON: model, decoding, prompt, versions, edits, … `variables` declares each variable of a probe: the
+probe, dims, dtype and meaning. `data_set`, the name of the data set, is there only where it is known. `decoding` says
+whether a text was `forced`, and then its mean `log_likelihood` (nats per token); the answer is then that text, not the
+model's. `prompt` has a `hole` where a passage was cut open (its first token, how many, whether the text after it was
+seen) and a digest of the `passage`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from floatlens.attention.variable import Variable
 from floatlens.core.errors import FloatlensError
+from floatlens.probes import PROBES
 
-__all__ = ["ALWAYS", "BY_PROBE", "FORCED", "SCHEMA", "SCHEMA_VERSION", "Merge", "Variable", "probe_of", "validate"]
+__all__ = ["ALWAYS", "FORCED", "SCHEMA_VERSION", "Variable", "probe_of", "schema", "validate"]
 
 SCHEMA_VERSION = 2
-Merge = Literal["mean", "append", "replace"]
-
-
-@dataclass(frozen=True)
-class Variable:
-    """One array of a trace. `merge` says how a cached pass joins the passes before it, so that every step equals a full
-    pass: `mean` adds weighted sums over queries, `append` puts new queries after the old, `replace` starts anew."""
-
-    name: str
-    dims: tuple[str, ...]
-    merge: Merge
-    meaning: str
-    dtype: str = "float32"
 
 
 def _table(*rows: Variable) -> dict[str, Variable]:
     return {row.name: row for row in rows}
 
-
-_KEYS = ("step", "layer", "head", "key")
-_KV_KEYS = ("step", "layer", "kv_head", "key")
-_TOKENS = ("token", "layer", "head")
-
-
-def _pictures(prefix: str) -> tuple[str, ...]:
-    return (f"{prefix}_step", f"{prefix}_layer", f"{prefix}_head", "query", "key")
-
-
-BY_PROBE: dict[str, dict[str, Variable]] = {
-    "received": _table(
-        Variable("received", _KEYS, "mean", "mean attention that a key receives over all queries; sums to 1"),
-        Variable("received_masked", _KEYS, "mean", "the same over queries that are still masked; NaN without any"),
-        Variable("received_committed", _KEYS, "mean", "the same over queries that hold a token"),
-        Variable("received_answer", _KEYS, "mean", "the same over queries in the answer, masked or not"),
-    ),
-    "entropy": _table(
-        Variable("entropy", ("step", "layer", "head", "query"), "append", "entropy of a query's attention, in nats"),
-    ),
-    "flow": _table(
-        Variable(
-            "flow", ("step", "layer", "from_region", "region"), "mean", "mean mass from a region's queries, head mean"
-        ),
-        Variable("question_flow", ("step", "layer", "head", "region"), "mean", "the same from the question, per head"),
-    ),
-    "answer_rows": _table(
-        Variable("answer_argmax", _TOKENS, "replace", "key with the largest weight in the deciding row", "int32"),
-        Variable("answer_peak", _TOKENS, "replace", "that largest weight"),
-        Variable("answer_evidence", _TOKENS, "replace", "mass of that row on the evidence; NaN without evidence"),
-    ),
-    "qk": _table(
-        Variable("qk_dot", _KEYS, "mean", "mean over the queries that see the key of q·k, after rotary, unscaled"),
-        Variable("qk_cos", _KEYS, "mean", "the same of the cosine between q and k"),
-        Variable("qk_norm", _KEYS, "mean", "the same of |q||k|"),
-        Variable("key_norm", _KV_KEYS, "replace", "|k| after rotary"),
-        Variable("query_norm", ("step", "layer", "head", "query"), "append", "|q| after rotary"),
-        Variable("qk_matrix", _pictures("qk_matrix"), "append", "q·k of every query and key, where asked for"),
-    ),
-    "extremes": _table(
-        Variable("value_norm", _KV_KEYS, "replace", "|v|"),
-        Variable("residual_norm", ("step", "layer", "key"), "append", "|x| of the state that enters the layer"),
-    ),
-    "matrix": _table(
-        Variable("matrix", _pictures("matrix"), "append", "attention weights, where asked for"),
-    ),
-}
-"""What each probe provides. `merge` is about key/value caches; see `Variable`."""
 
 ALWAYS: dict[str, Variable] = _table(
     Variable("sequence", ("step", "key"), "replace", "token ids before the pass; -1 where nothing stands yet", "int32"),
@@ -121,35 +62,54 @@ FORCED: dict[str, Variable] = _table(
 )
 """What traces of a forced text hold besides."""
 
-SCHEMA: dict[str, Variable] = {**ALWAYS, **FORCED, **{n: v for group in BY_PROBE.values() for n, v in group.items()}}
+
+def schema() -> dict[str, Variable]:
+    """Every variable by name: those of every trace, and those of all probes in the registry (this imports torch)."""
+    return {**ALWAYS, **FORCED, **{one.name: one for probe in PROBES.values() for one in probe.variables}}
+
+
+def probe_of(name: str) -> str:
+    """The probe that writes a variable (this imports torch)."""
+    for probe, kind in PROBES.items():
+        if any(one.name == name for one in kind.variables):
+            return probe
+    raise FloatlensError(f'"{name}" is not a variable that a probe writes; see floatlens.traces.schema')
+
 
 _ATTRIBUTES: dict[str, type] = {
-    **dict.fromkeys(("model", "decoding", "prompt", "versions"), dict),
+    **dict.fromkeys(("model", "decoding", "prompt", "versions", "variables"), dict),
     **dict.fromkeys(("regions", "token_text"), list),
     "heads": str,
     "causal": bool,
 }
 
 _OPTIONAL: dict[str, type] = {"data_set": str, "attention": str}
-"""Attributes that a trace may lack, so that files from before they existed still open; checked where it has them."""
-
-
-def probe_of(name: str) -> str:
-    """The probe that provides a variable."""
-    for probe, table in BY_PROBE.items():
-        if name in table:
-            return probe
-    raise FloatlensError(f'"{name}" is not a variable that a probe provides; see floatlens.traces.schema')
+"""Attributes that a trace may lack; checked where it has them."""
 
 
 def validate(data: xr.Dataset, where: str) -> None:
-    """Refuse a dataset that does not keep to the schema, in one line that names the file and the first fault."""
+    """Refuse a dataset that does not follow the schema, in one line that names the file and the first fault."""
     version = data.attrs.get("schema_version")
     if version != SCHEMA_VERSION:
         raise FloatlensError(
             f"{where}: trace schema version is {version!r} and this floatlens reads {SCHEMA_VERSION}; "
             f"delete {where} and run again"
         )
+    _check_attributes(data, where)
+    _need(where, "variable", ALWAYS, data.variables)
+    known = {**ALWAYS, **FORCED, **_declared(data, where)}
+    for held in data.data_vars:
+        if str(held) not in known:
+            raise FloatlensError(f'{where}: variable "{held}" is not in the trace schema; was the file changed?')
+        _check(data, known[str(held)], where)
+    if not set(np.unique(data["region_of"].values)) <= set(range(len(data.attrs["regions"]))):
+        raise FloatlensError(f"{where}: region_of points outside the {len(data.attrs['regions'])} region names")
+    texts = len(data.attrs["token_text"])
+    if texts not in (0, data.sizes["key"]):
+        raise FloatlensError(f"{where}: token_text has {texts} entries for {data.sizes['key']} keys")
+
+
+def _check_attributes(data: xr.Dataset, where: str) -> None:
     _need(where, "attribute", _ATTRIBUTES, data.attrs)
     for attribute, kind in (_ATTRIBUTES | _OPTIONAL).items():
         if attribute not in data.attrs:
@@ -160,17 +120,18 @@ def validate(data: xr.Dataset, where: str) -> None:
             raise FloatlensError(
                 f'{where}: attribute "{attribute}" is {given!r:.60}, which no trace has; was the file changed?'
             )
-    _need(where, "variable", ALWAYS, data.variables)
-    for held in data.data_vars:
-        variable = SCHEMA.get(str(held))
-        if variable is None:
-            raise FloatlensError(f'{where}: variable "{held}" is not in the trace schema; was the file changed?')
-        _check(data, variable, where)
-    if not set(np.unique(data["region_of"].values)) <= set(range(len(data.attrs["regions"]))):
-        raise FloatlensError(f"{where}: region_of points outside the {len(data.attrs['regions'])} region names")
-    texts = len(data.attrs["token_text"])
-    if texts not in (0, data.sizes["key"]):
-        raise FloatlensError(f"{where}: token_text has {texts} entries for {data.sizes['key']} keys")
+
+
+def _declared(data: xr.Dataset, where: str) -> dict[str, Variable]:
+    """The variables of probes, as the trace itself declares them."""
+    declared: dict[str, Any] = data.attrs["variables"]
+    try:
+        return {
+            name: Variable(name, tuple(one["dims"]), "replace", one["meaning"], one["dtype"])
+            for name, one in declared.items()
+        }
+    except (KeyError, TypeError) as error:
+        raise FloatlensError(f"{where}: its declarations of variables are broken; was the file changed?") from error
 
 
 def _need(where: str, what: str, names: Iterable[str], found: Iterable[object]) -> None:

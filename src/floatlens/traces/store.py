@@ -48,11 +48,11 @@ def read(path: str | Path) -> xr.Dataset:
     if not source.is_file():
         raise FloatlensError(f"{source}: no such trace file")
     if not zipfile.is_zipfile(source):
-        raise FloatlensError(f"{source}: not a trace (traces are {SUFFIX} files), or cut short; make it again")
+        raise FloatlensError(f"{source}: not a trace (a {SUFFIX} file), or cut short; delete {source} and run again")
     try:
         data = xr.open_zarr(ZipStore(source, mode="r"), consolidated=False, chunks=None, mask_and_scale=False)
     except (KeyError, ValueError, TypeError, OSError, zipfile.BadZipFile, zarr.errors.BaseZarrError) as problem:
-        raise FloatlensError(f"{source}: not readable as a trace: {problem}") from problem
+        raise FloatlensError(f"{source}: not readable as a trace; delete {source} and run again") from problem
     for variable in data.variables.values():
         variable.attrs.pop("_FillValue", None)  # zarr's, not the trace's
     validate(data, str(source))

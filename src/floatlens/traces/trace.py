@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from floatlens.core.errors import FloatlensError
 from floatlens.traces import store
-from floatlens.traces.schema import ALWAYS, FORCED, SCHEMA, probe_of, validate
+from floatlens.traces.schema import FORCED, probe_of, schema, validate
 
 __all__ = ["Trace", "open_trace"]
 
@@ -69,6 +69,15 @@ class Trace:
         return found
 
     @property
+    def by_probe(self) -> dict[str, list[str]]:
+        """The variables that each probe wrote, by the probe's name."""
+        found: dict[str, list[str]] = {}
+        for name, declared in self.data.attrs["variables"].items():
+            if name in self.data.variables:
+                found.setdefault(declared["probe"], []).append(name)
+        return found
+
+    @property
     def masked(self) -> NDArray[np.bool_]:
         """(step, key): which positions were still masked before each pass."""
         mask_id = self.model["mask_id"]
@@ -80,13 +89,14 @@ class Trace:
     def require(self, *names: str) -> None:
         """Check that the trace holds these variables; the error says which probe to switch on."""
         for name in names:
-            if name not in self.data.variables:
-                if name not in SCHEMA:
-                    raise FloatlensError(f'"{name}" is not a variable of traces; see floatlens.traces.schema')
-                if name in FORCED:
-                    raise FloatlensError(f'this trace holds no "{name}": only those of a forced text do')
-                ref, probe = self.model["ref"], probe_of(name)
-                raise FloatlensError(f'this trace of {ref} holds no "{name}"; trace again with the probe "{probe}" on')
+            if name in self.data.variables:
+                continue
+            if name in FORCED:
+                raise FloatlensError(f'this trace holds no "{name}": only those of a forced text do')
+            if name not in schema():
+                raise FloatlensError(f'"{name}" is not a variable of traces; see floatlens.traces.schema')
+            ref, probe = self.model["ref"], probe_of(name)
+            raise FloatlensError(f'this trace of {ref} holds no "{name}"; trace again with the probe "{probe}" on')
 
     def save(self, path: str | Path) -> Path:
         """Write the trace to one `.zarr.zip` file (written whole, then renamed into place)."""
@@ -94,7 +104,7 @@ class Trace:
 
     def __repr__(self) -> str:
         sizes = self.data.sizes
-        held = sorted({probe_of(str(name)) for name in self.data.data_vars if name not in {**ALWAYS, **FORCED}})
+        held = sorted(self.by_probe)
         what = " ".join(f"{sizes[dim]} {dim}s" for dim in ("step", "layer", "head", "key") if dim in sizes)
         said = self.answer or ""
         what_it_is = "forced" if self.forced else "answer"

@@ -25,12 +25,13 @@ from floatlens.attention.recorder import Recorder
 from floatlens.attention.select import Select
 from floatlens.attention.session import capture
 from floatlens.attention.softmax import Workspace
+from floatlens.attention.variable import Variable
 from floatlens.core.errors import FloatlensError
 from floatlens.decoding import Canvas, Step, decode_steps, plan
-from floatlens.probes.snapshot import Snapshot
-from floatlens.traces import SCHEMA, SCHEMA_VERSION, Trace
+from floatlens.probes import DEFAULT_PROBES, make_probes
+from floatlens.traces import SCHEMA_VERSION, Trace
 from floatlens.traces.inputs import Given, read_inputs
-from floatlens.traces.schema import ALWAYS, BY_PROBE
+from floatlens.traces.schema import ALWAYS, FORCED
 from floatlens.traces.store import with_labels
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from floatlens.prompts import DocumentLike, HoleLike, Prompt
 
 __all__ = ["DEFAULT_PROBES", "layout_of", "trace"]
-
-DEFAULT_PROBES = ("received", "entropy", "flow", "answer_rows", "qk", "extremes")
 
 
 def trace(
@@ -64,7 +63,7 @@ def trace(
     chat: bool | None = None,
     sampler: str | None = None,
     workspace: Workspace | None = None,
-    data: str | None = None,
+    data_set: str | None = None,
     **settings: Any,
 ) -> Trace:
     """Decode one prompt and record its attention.
@@ -75,17 +74,19 @@ def trace(
     is written instead of the model's own words, the sampler still choosing where; for a passage it is what was cut out,
     unless `forced=False` lets the model fill the hole. `probes` are names or instances (default: all cheap ones),
     `select` limits layers, heads and steps, `heads="mean"` drops the head dimension, `workspace` sets the size of the
-    blocks of attention, `data` names the data set. What is left goes to the sampler (see `floatlens.decode`).
+    blocks of attention, `data_set` names the data set. What is left goes to the sampler (see `floatlens.decode`).
 
     Example: `trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.received`
     """
-    _check(heads, data)
+    _check(heads, data_set)
     what = (question, documents, gold, answers, prompt, prompt_ids, passage, hole, target, target_ids, forced)
     inputs = read_inputs(model, Given(*what, template=template, chat=chat), dict(sampler=sampler, **settings))
     canvas = plan(model, inputs.prompt.ids, **inputs.decoding)
+    made_probes = make_probes(DEFAULT_PROBES if probes is None else probes)
+    _check_names(made_probes)
     with capture(
         model,
-        DEFAULT_PROBES if probes is None else probes,
+        made_probes,
         edits=edits,
         layout=_layout(inputs.prompt, canvas),
         select=select,
@@ -100,14 +101,25 @@ def trace(
             steps.append(step)
     made = _dataset(model, inputs.prompt, canvas, steps, recorder, heads)
     made = made.assign_attrs(edits=[repr(edit) for edit in recorder.edits])
-    return Trace(made if data is None else made.assign_attrs(data_set=data))
+    return Trace(made if data_set is None else made.assign_attrs(data_set=data_set))
 
 
-def _check(heads: Any, data: Any) -> None:
+def _check(heads: Any, data_set: Any) -> None:
     if heads not in ("all", "mean"):
         raise FloatlensError(f'heads="{heads}"; give "all" or "mean"')
-    if data is not None and (not isinstance(data, str) or not data):
-        raise FloatlensError(f'data={data!r}; give the name of a data set, such as "nq"')
+    if data_set is not None and (not isinstance(data_set, str) or not data_set):
+        raise FloatlensError(f'data_set={data_set!r}; give the name of a data set, such as "nq"')
+
+
+def _check_names(probes: Sequence[Probe]) -> None:
+    """Two probes must not write variables of one name, nor one that every trace has."""
+    taken = dict.fromkeys([*ALWAYS, *FORCED], "every trace")
+    for probe in probes:
+        for variable in probe.variables:
+            if variable.name in taken:
+                owner = taken[variable.name]
+                raise FloatlensError(f'probe "{probe.name}" writes "{variable.name}", which {owner} writes; rename it')
+            taken[variable.name] = f'the probe "{probe.name}"'
 
 
 # -- the layout ---------------------------------------------------------------------------------------------------
@@ -146,42 +158,30 @@ def _dataset(
     arrays: dict[str, tuple[tuple[str, ...], Any]] = {}
     for name, store in recorder.variables.items():
         if len(store):
-            dims = _dims(name, heads)
+            dims = _dims(recorder.specs[name], heads)
             stacked = store.stack()[:, 0]
             arrays[name] = (dims, stacked[..., :length] if dims[-1] in ("key", "query") else stacked)
     coords: dict[str, Any] = {"step": np.array(recorder.steps, dtype=np.int64), "layer": np.array(recorder.layers)}
-    if heads == "all" or any(name in BY_PROBE["answer_rows"] for name in recorder.specs):
+    if heads == "all" or any(v.dims[0] == "token" and "head" in v.dims for v in recorder.specs.values()):
         coords["head"] = np.array(recorder.heads)
     for probe in recorder.probes:
-        if isinstance(probe, Snapshot) and probe.taken:
-            _add_pictures(probe, length, arrays, coords)
+        for name, array in probe.finish(length).items():
+            arrays[name] = (tuple(map(str, array.dims)), array.values)
+            coords |= {str(coord): values.values for coord, values in array.coords.items()}
     _add_tokens(recorder, arrays)
     _add_always(prompt, canvas, steps, coords["step"], final, arrays)
-    data = xr.Dataset({n: (d, np.asarray(a, dtype=SCHEMA[n].dtype)) for n, (d, a) in arrays.items()}, coords)
+    known = {**ALWAYS, **FORCED, **recorder.specs}
+    data = xr.Dataset({n: (d, np.asarray(a, dtype=known[n].dtype)) for n, (d, a) in arrays.items()}, coords)
     data = data.assign_coords(key=np.arange(length))
     data.attrs = _provenance(model, prompt, canvas, steps, recorder, heads, final)
     for variable in data.data_vars:
-        data[variable].attrs["meaning"] = SCHEMA[str(variable)].meaning
+        data[variable].attrs["meaning"] = known[str(variable)].meaning
     return with_labels(data)
 
 
-def _dims(name: str, heads: str) -> tuple[str, ...]:
-    dims = SCHEMA[name].dims
+def _dims(variable: Variable, heads: str) -> tuple[str, ...]:
+    dims = variable.dims
     return tuple(d for d in dims if d not in ("head", "kv_head")) if heads == "mean" else dims
-
-
-def _add_pictures(probe: Snapshot, length: int, arrays: dict[str, Any], coords: dict[str, Any]) -> None:
-    """Matrices of chosen steps and layers, in one array padded with NaN to the final length."""
-    steps = sorted({step for step, _ in probe.taken})
-    layers = sorted({layer for _, layer in probe.taken})
-    size = (len(steps), len(layers), len(probe.chosen_heads), length, length)
-    stacked = np.full(size, np.nan, dtype=np.float32)
-    for (step, layer), rows in probe.taken.items():
-        q, k = min(rows.shape[2], length), min(rows.shape[3], length)
-        stacked[steps.index(step), layers.index(layer), :, :q, :k] = rows[0, :, :q, :k]
-    arrays[probe.picture] = (SCHEMA[probe.picture].dims, stacked)
-    for what, values in (("step", steps), ("layer", layers), ("head", probe.chosen_heads)):
-        coords[f"{probe.picture}_{what}"] = np.array(values)
 
 
 def _add_tokens(recorder: Recorder, arrays: dict[str, Any]) -> None:
@@ -192,11 +192,14 @@ def _add_tokens(recorder: Recorder, arrays: dict[str, Any]) -> None:
         arrays[f"token_{name}"] = (("token",), np.array(values))
     if tokens and tokens[0].probability is not None:
         arrays["token_probability"] = (("token",), np.array([token.probability for token in tokens]))
-    for name in BY_PROBE["answer_rows"]:
-        if name not in recorder.specs:
-            continue
-        blank = np.full((len(recorder.layers), len(recorder.heads)), -1 if SCHEMA[name].dtype == "int32" else np.nan)
-        arrays[name] = (SCHEMA[name].dims, np.stack([token.looked.get(name, blank) for token in tokens]))
+    for name, variable in recorder.specs.items():
+        if variable.dims[0] == "token":
+            shape = next((token.found[name].shape for token in tokens if name in token.found), None)
+            sizes = {"layer": len(recorder.layers), "head": len(recorder.heads)}
+            blank = np.full(
+                shape or [sizes[dim] for dim in variable.dims[1:]], -1 if "int" in variable.dtype else np.nan
+            )
+            arrays[name] = (variable.dims, np.stack([token.found.get(name, blank) for token in tokens]))
 
 
 def _add_always(
@@ -266,6 +269,7 @@ def _provenance(
             **({} if prompt.hole is None else {"hole": asdict(prompt.hole), "passage": prompt.passage}),
         },
         "probes": [probe.name for probe in recorder.probes],
+        "variables": {v.name: v.declaration(probe.name) for probe in recorder.probes for v in probe.variables},
         "heads": heads,
         "causal": model.kind == "arm",
         "attention": model.attention,
