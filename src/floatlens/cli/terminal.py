@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 SHOWN = 3
-"""So many warnings or failures of a run are told as they come; the others stand in its records."""
+"""How many warnings or failures of a run are shown as they come; the others are in its records."""
 
 # Control characters, and the marks that let a text reorder the line it stands in; lone surrogates cannot be encoded.
 _UNSAFE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -76,15 +76,16 @@ def tell_warnings(number: int, where: str, messages: Iterable[str], run: Path) -
         for message in messages:
             say(f"warning: {where}: {message}")
     elif number == SHOWN + 1:
-        say(f"warning: more warnings like these stand in {run / 'records.jsonl'}")
+        say(f"warning: more warnings are listed in {run / 'records.jsonl'}")
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that takes no markup from text; lines that go to a file or a pipe are 120 wide."""
+    """A console that takes no markup from text; tables that go to a file or a pipe are 120 columns wide."""
     from rich.console import Console
 
     terminal = _is_terminal(sys.stderr if stderr else sys.stdout)
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=None if terminal else 120)
+    width = None if terminal or "COLUMNS" in os.environ else 120
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
 
 
 @contextmanager

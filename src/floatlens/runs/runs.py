@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from floatlens.core.errors import FloatlensError, did_you_mean
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from floatlens.runs.plan import Plan
     from floatlens.traces import Trace
 
-__all__ = ["Run", "Tables", "Team", "folder_of", "open_run", "opened_folder", "run", "team_for", "with_machine"]
+__all__ = ["Run", "Tables", "Team", "folder_of", "open_run", "opened_folder", "run", "team_for", "with_options"]
 
 
 class Run:
@@ -136,7 +137,7 @@ def run(
     from floatlens.runs.plan import make_plan
     from floatlens.runs.results import publish_study
 
-    source = with_machine(read_study(study), workers, executor, address)
+    source = with_options(read_study(study), machine={"workers": workers, "executor": executor, "address": address})
     plan = make_plan(source)
     folder = folder_of(source, out)
     team = team_for(plan, count(plan).total, local=1)
@@ -152,15 +153,21 @@ def run(
 # -- shared with the command line ---------------------------------------------------------------------------------
 
 
-def with_machine(source: Source, workers: int | None, executor: str | None, address: str | None) -> Source:
-    """The study with what was given beside it in place of what it says itself."""
-    from floatlens.runs.study import Machine
+def with_options(
+    source: Source,
+    *,
+    machine: Mapping[str, Any] = MappingProxyType({}),
+    output: Mapping[str, Any] = MappingProxyType({}),
+) -> Source:
+    """The study with options that take precedence over its own; None means not given."""
+    from floatlens.core.validation import validate
+    from floatlens.runs.study import Machine, Output
 
-    given = {"workers": workers, "executor": executor, "address": address}
-    values = source.study.machine.model_dump() | {key: value for key, value in given.items() if value is not None}
-    if values["address"] is not None and values["executor"] != "ray":
+    where = source.study.machine.model_dump() | {key: value for key, value in machine.items() if value is not None}
+    if where["address"] is not None and where["executor"] != "ray":
         raise FloatlensError("an address is that of a Ray cluster; give the executor ray with it")
-    study = source.study.model_copy(update={"machine": Machine.model_validate(values)})
+    made = source.study.output.model_dump() | dict(output)
+    study = source.study.model_copy(update={"machine": validate(Machine, where), "output": validate(Output, made)})
     return Source(study, source.base, source.place)
 
 

@@ -1,4 +1,7 @@
-"""From a study to a finished run on a terminal: the plan, a bar, what a user should know at once, and the summary."""
+"""From a study to a finished run on a terminal: the plan, a progress bar, messages, and the summary.
+
+Every command that runs models over data comes here: `run`, `demo` and the presets.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from floatlens.cli.asking import RunningAccuracy
+from floatlens.cli.options import MachineOptions, OutputOptions
 from floatlens.cli.terminal import SHOWN, Bar, console, duration, progress, say, tell_warnings
 from floatlens.core.errors import FloatlensError
 
@@ -20,39 +23,40 @@ if TYPE_CHECKING:
     from floatlens.runs.records import StudyRecord
     from floatlens.runs.results import Findings
     from floatlens.runs.runs import Team
+    from floatlens.runs.study_file import StudyLike
 
 __all__ = ["Request", "run_study"]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was given on the command line."""
+    """What was given on the command line beside the study; `command` is repeated to continue."""
 
-    study: Path
     out: Path | None
-    dry_run: bool
-    workers: int | None
-    executor: str | None
-    address: str | None
+    machine: MachineOptions
+    output: OutputOptions
     command: Sequence[str]
 
 
-def run_study(request: Request) -> int:
+def run_study(study: StudyLike, request: Request) -> int:
     """Plan, run and publish a study; gives the exit code."""
     from floatlens.runs.plan import make_plan
-    from floatlens.runs.runs import folder_of, opened_folder, with_machine
+    from floatlens.runs.runs import folder_of, opened_folder, with_options
     from floatlens.runs.study_file import read_study
 
-    source = with_machine(read_study(request.study), request.workers, request.executor, request.address)
+    report = {"report": False} if request.output.no_report else {}
+    source = with_options(read_study(study), machine=request.machine.values(), output=report)
     folder = folder_of(source, request.out)
-    say(f"planning {source.study.name}")  # it may take a moment, since models and data are looked at
+    _check_folder(folder)
+    say(f"planning {source.study.name}")  # models and data are looked at, which may take a moment
     plan = make_plan(source, say)
-    if request.dry_run and not folder.exists():
+    if request.output.dry_run and not folder.exists():
         _show_plan(plan, None, folder)
         return 0
-    with opened_folder(plan, folder, shlex.join(request.command), write=not request.dry_run, say=say) as held:
+    write = not request.output.dry_run
+    with opened_folder(plan, folder, shlex.join(request.command), write=write, say=say) as held:
         counts, team = _show_plan(plan, held, folder)
-        if request.dry_run:
+        if request.output.dry_run:
             return 0
         session = _Session(folder, counts)
         try:
@@ -63,7 +67,18 @@ def run_study(request: Request) -> int:
             say(f"stopped with {session.done} of {session.total} items on record")
             say(f"to continue: {shlex.join(request.command)}")
             return 130
-        return session.summary(made)
+        return session.summary(made, [subject.ref for subject in plan.subjects])
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse what cannot be a run folder, before models and data are looked at."""
+    if folder.name.endswith(".zarr.zip"):
+        raise FloatlensError(f"--out {folder}: this is a run folder; give a name without .zarr.zip")
+    for place in (folder, *folder.parents):
+        if place.exists():
+            if not place.is_dir():
+                raise FloatlensError(f"--out {folder}: {place} is a file; give a folder")
+            return
 
 
 def _show_plan(plan: Plan, held: RunFolder[StudyRecord] | None, folder: Path) -> tuple[Counts, Team]:
@@ -76,7 +91,8 @@ def _show_plan(plan: Plan, held: RunFolder[StudyRecord] | None, folder: Path) ->
     team = team_for(plan, counts.left)
     records = held.records.values() if held is not None else ()
     told = forecast(plan, counts, records, team.count or 1, team.threads, elsewhere=team.elsewhere)
-    console().print(plan_view(plan, counts, team, told, folder))
+    screen = console()
+    screen.print(plan_view(plan, counts, team, told, folder, screen.width))
     return counts, team
 
 
@@ -86,7 +102,7 @@ def _do(plan: Plan, held: RunFolder[StudyRecord], team: Team, session: _Session)
 
     if session.done == session.total:
         return True
-    stop = Stop(lambda: say("finishing what is under way, then stopping; Ctrl-C again stops at once"))
+    stop = Stop(lambda: say("finishing the items under way, then stopping; press Ctrl-C again to stop at once"))
     if team.count != 1:
         say(f"starting {team.count or 'all'} workers; each loads its libraries and the first model")
     records = run_plan(plan, held, team.executor, plan.study.machine.batch, stop)
@@ -95,7 +111,7 @@ def _do(plan: Plan, held: RunFolder[StudyRecord], team: Team, session: _Session)
             for record in records:
                 session.take(record, bar)
         except OSError as error:
-            hint = "; what is on record stays, run it again to continue" if error.errno is not None else ""
+            hint = "; finished items are kept, run it again to continue" if error.errno is not None else ""
             raise FloatlensError(f"{error.filename or session.out}: {error.strerror or error}{hint}") from error
     return not stop.asked
 
@@ -111,6 +127,21 @@ def _publish(plan: Plan, folder: Path) -> Findings:
         )
 
 
+class RunningAccuracy:
+    """Accuracy so far of each model in each condition, from the answers of this session."""
+
+    def __init__(self) -> None:
+        self._right: dict[str, list[float]] = {}
+
+    def after(self, record: StudyRecord) -> str:
+        """One more answer: where it belongs, and the accuracy there."""
+        part = f"{record.model}, {record.data}, {record.condition}"
+        right = self._right.setdefault(part, [])
+        if record.accuracy is not None:
+            right.append(record.accuracy)
+        return f"{part}: accuracy {sum(right) / len(right):.1%} of {len(right)}" if right else part
+
+
 class _Session:
     """Counts what became of the items, and says what a user should know at once."""
 
@@ -122,7 +153,7 @@ class _Session:
         self._accuracy = RunningAccuracy()
 
     def take(self, record: StudyRecord, bar: Bar) -> None:
-        """One more record: the bar moves and shows how the model does here so far."""
+        """One more record: the bar moves and shows the accuracy so far."""
         where = f"{record.model}, {record.data}, {record.condition}"
         named = f"{where}, question {record.index} ({record.id})"
         if record.warnings:
@@ -133,7 +164,7 @@ class _Session:
             if self.failed <= SHOWN:
                 say(f"{named} failed: {record.error}")
             elif self.failed == SHOWN + 1:
-                say(f"more failures like these stand in {self.out / 'records.jsonl'}")
+                say(f"more failures are listed in {self.out / 'records.jsonl'}")
         else:
             self.done += 1
         if not self._begun:  # until now workers and models were loading
@@ -144,15 +175,16 @@ class _Session:
         else:
             bar.item(record.prediction or "", self._accuracy.after(record))
 
-    def summary(self, made: Findings) -> int:
-        """What came out, the last lines, and the exit code."""
+    def summary(self, made: Findings, models: Sequence[str]) -> int:
+        """The tables, the last lines, and the exit code."""
         from floatlens.cli.study_views import findings_view, verdicts_line
 
-        console().print(findings_view(made))
+        screen = console()
+        screen.print(findings_view(made, models, screen.width))
         for name, reason in made.skipped.items():
-            say(f"{name}: left out, {reason}")
+            say(f"skipped {name}: {reason}")
         if made.claims:
-            say(f"{verdicts_line(made.claims)}; floatlens claims {self.out} lists them")
+            say(f"{verdicts_line(made.claims)}; list them with: {shlex.join(['floatlens', 'claims', str(self.out)])}")
         parts = [f"{self.done} of {self.total} items in {self.out}, {duration(time.monotonic() - self._began)}"]
         if self._warned:
             parts.append(f"{self._warned} with warnings")
