@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -118,9 +118,11 @@ def _walking(runs: Sequence[Path]) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.item()
 
 
-def _say_skipped(skipped: dict[str, str]) -> None:
-    for name, reason in skipped.items():
-        say(f"skipped {name}: {reason}")
+def _say_skipped(skipped: Mapping[str, str]) -> None:
+    from floatlens.cli.study_views import skipped_lines
+
+    for line in skipped_lines(skipped):
+        say(line)
 
 
 def claims_view(found: Sequence[Claim]) -> RenderableType:

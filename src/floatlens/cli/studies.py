@@ -177,12 +177,12 @@ class _Session:
 
     def summary(self, made: Findings, models: Sequence[str]) -> int:
         """The tables, the last lines, and the exit code."""
-        from floatlens.cli.study_views import findings_view, verdicts_line
+        from floatlens.cli.study_views import findings_view, skipped_lines, verdicts_line
 
         screen = console()
         screen.print(findings_view(made, models, screen.width))
-        for name, reason in made.skipped.items():
-            say(f"skipped {name}: {reason}")
+        for line in skipped_lines(made.skipped):
+            say(line)
         if made.claims:
             say(f"{verdicts_line(made.claims)}; list them with: {shlex.join(['floatlens', 'claims', str(self.out)])}")
         parts = [f"{self.done} of {self.total} items in {self.out}, {duration(time.monotonic() - self._began)}"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from floatlens.runs.results import Findings
     from floatlens.runs.runs import Team
 
-__all__ = ["findings_view", "plan_view", "verdicts_line"]
+__all__ = ["findings_view", "plan_view", "skipped_lines", "verdicts_line"]
 
 _MOST = 6
 """Models that have a column of their own in the plan; more are summed up in one."""
@@ -89,7 +89,7 @@ def _many(count: int, what: str) -> str:
 def _footer(counts: Counts, team: Team, told: Forecast, folder: Path) -> list[Text]:
     where = Text(f"run folder: {clean(str(folder))}")
     if not counts.left:
-        return [Text(f"all {counts.total:,} items are on record"), where]
+        return [Text(f"finished: {_many(counts.total, 'item')} on record, nothing left to do"), where]
     who = "as many workers as the cluster has room for" if team.count is None else _many(team.count, "worker")
     time = told.basis if told.seconds is None else f"about {duration(told.seconds)} ({told.basis})"
     done = f" ({counts.done:,} on record)" if counts.done else ""
@@ -191,6 +191,14 @@ def _ordered(models: Sequence[str], found: Any) -> list[str]:
 
 def _labels(models: Sequence[str]) -> list[str]:
     return [label_of(model, models) for model in models]
+
+
+def skipped_lines(skipped: Mapping[str, str]) -> list[str]:
+    """What could not be made, with one line per reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in skipped.items():
+        by_reason.setdefault(reason, []).append(name)
+    return [f"skipped {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
 
 def verdicts_line(found: Sequence[Claim]) -> str:

@@ -43,6 +43,8 @@ SHOWN = 3
 _UNSAFE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN_EVERY = 10.0
+_SURE = 2.0
+"""Seconds before the time left is shown: the first items say little about the others."""
 
 
 def clean(text: str) -> str:
@@ -149,9 +151,11 @@ class Bar:
         if self._fresh <= 0 or elapsed <= 0:
             return ""
         each = elapsed / self._fresh
-        rate = f"{1 / each:.1f} a second" if each < 0.5 else f"{duration(each)} each"
+        rate = f"{1 / each:.1f} per second" if each < 0.5 else f"{duration(each)} each"
+        if self.done >= self.total or elapsed < _SURE:  # too early to tell how long the rest takes
+            return rate
         left = (self.total - self.done - self._fresh % 1) * each
-        return rate if self.done >= self.total else f"{rate}, {duration(left)} left"
+        return f"{rate}, {duration(left)} left"
 
     def _draw(self, note: str | None) -> None:
         """Show the state; `note` is None between items."""
