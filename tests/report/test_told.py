@@ -75,7 +75,7 @@ def test_progress_counts_the_traces_of_a_study(study: Path, tmp_path: Path, monk
         counted.append(total)
         return nullcontext(SimpleNamespace(item=lambda: counted.append(-1)))
 
-    monkeypatch.setattr("floatlens.cli.report.progress", progress)
+    monkeypatch.setattr("floatlens.cli.results.progress", progress)
     assert main(["report", str(study), "--out", str(tmp_path / "r.html")]) == 0
     assert counted == [1, -1]
 

@@ -8,69 +8,74 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from floatlens.cli.commands import flag, option
 from floatlens.cli.terminal import duration, progress, say
 from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
     from floatlens.adaptation import Progress, Recipe
 
-__all__ = ["add_adapt"]
+__all__ = ["adapt"]
 
-_HELP = (
-    "Train an adapter that turns BASE into a masked diffusion model, or tunes it on the same rows.\n\n"
-    "BASE is a causal Llama, Qwen2 or Qwen3 model. Running the same command again continues where it stopped. "
-    "OUT gets the adapter in peft's format, the log, curves.png and snapshots/; load it with fl.load(OUT)."
-)
-
-
-def add_adapt(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="adapt", help=_HELP)(adapt)
-
-
-def _option(help: str, panel: str | None = None, **more: Any) -> Any:
-    return typer.Option(help=help, rich_help_panel=panel, show_default=False, **more)
+_TRAINING = "Training"
 
 
 def adapt(
     context: typer.Context,
-    base: Annotated[str, typer.Argument(metavar="BASE", help="Hub id, folder, .gguf file or registered name.")],
-    data: Annotated[
-        list[Path], _option("Training data: SQuAD's .json, questions as .jsonl, or plain .txt; gzip works; repeatable.")
+    base: Annotated[
+        str,
+        typer.Argument(metavar="BASE", help="Hub id, folder, .gguf file or registered name.", show_default=False),
     ],
-    out: Annotated[Path, _option("Folder of the run.")],
-    to: Annotated[
-        Literal["diffusion", "autoregressive"],
-        typer.Option(metavar="KIND", help="What BASE becomes: diffusion or autoregressive."),
-    ] = "diffusion",
+    data: Annotated[
+        list[Path],
+        option("Training data: SQuAD .json, questions as .jsonl, or .txt; may be gzipped. Repeatable.", metavar="FILE"),
+    ],
+    out: Annotated[Path, option("Run folder.", metavar="FOLDER")],
+    to: Annotated[Literal["diffusion", "autoregressive"], option("What BASE becomes.", metavar="KIND")] = "diffusion",
     mask: Annotated[
         Literal["full", "block"],
-        typer.Option(metavar="MASK", help="Attention: full, or block (causal, each answer bidirectional in itself)."),
+        option("Attention mask: full, or block (causal, bidirectional within each answer).", metavar="MASK"),
     ] = "full",
-    held_out: Annotated[list[Path] | None, _option("Data for the checks only; repeatable.")] = None,
-    steps: Annotated[int | None, _option("Training steps (default: 1000).", "Training")] = None,
-    rate: Annotated[float | None, _option("Learning rate (default: 0.0005).", "Training")] = None,
-    rank: Annotated[int | None, _option("Rank of the adapters (default: 16).", "Training")] = None,
-    full: Annotated[bool, typer.Option("--full", metavar="", help="Train all weights instead of adapters.")] = False,
+    held_out: Annotated[list[Path] | None, option("Data for checks only. Repeatable.", metavar="FILE")] = None,
+    steps: Annotated[int | None, option("Training steps.", metavar="N", panel=_TRAINING, default="1000")] = None,
+    rate: Annotated[float | None, option("Learning rate.", metavar="X", panel=_TRAINING, default="0.0005")] = None,
+    rank: Annotated[int | None, option("Rank of the adapters.", metavar="N", panel=_TRAINING, default="16")] = None,
+    full: Annotated[bool, flag("Train all weights instead of adapters.", "--full", panel=_TRAINING)] = False,
     distill: Annotated[
-        float | None, _option("Weight of the frozen base's predictions, 0 to 1 (default: 0).", "Training")
+        float | None,
+        option("Weight of the frozen base's predictions, 0 to 1.", metavar="X", panel=_TRAINING, default="0"),
     ] = None,
     anneal: Annotated[
-        int | None, _option("Steps over which later tokens become visible (default: 0).", "Training")
+        int | None,
+        option("Steps over which later tokens become visible.", metavar="N", panel=_TRAINING, default="0"),
     ] = None,
-    seed: Annotated[int | None, _option("Seed of rows, masks and adapters (default: 0).", "Training")] = None,
+    seed: Annotated[
+        int | None, option("Seed of rows, masks and adapters.", metavar="N", panel=_TRAINING, default="0")
+    ] = None,
     recipe: Annotated[
-        Path | None, _option("JSON file with any settings of the recipe; options take precedence.", "Training")
+        Path | None,
+        option("JSON file with settings of the recipe; options take precedence.", metavar="FILE", panel=_TRAINING),
     ] = None,
-    start_from: Annotated[Path | None, _option("Adapter to start from instead of a fresh one.", "Training")] = None,
+    start_from: Annotated[
+        Path | None, option("Adapter to start from.", metavar="FOLDER", panel=_TRAINING, default="a new one")
+    ] = None,
     mask_token: Annotated[
-        str | None, _option("Token that serves as the mask (default: an unused special token).", "Training")
+        str | None,
+        option("Token used as the mask.", metavar="TEXT", panel=_TRAINING, default="an unused special token"),
     ] = None,
-    check_every: Annotated[int, typer.Option(help="Steps between checks on held-out data; 0: none.", min=0)] = 200,
-    threads: Annotated[int, typer.Option(help="Threads of torch; part of what makes a run repeatable.", min=1)] = 1,
-    debug: Annotated[bool, typer.Option("--debug", metavar="", help="Show tracebacks.")] = False,
+    check_every: Annotated[
+        int, option("Steps between checks on held-out data; 0: none.", metavar="N", min=0, panel=_TRAINING)
+    ] = 200,
+    threads: Annotated[
+        int, option("Torch threads; results are repeatable for the same number.", metavar="N", min=1, panel=_TRAINING)
+    ] = 1,
 ) -> None:
-    """See `_HELP`."""
+    """Turn an autoregressive model into a diffusion model.
+
+    With --to autoregressive it is fine-tuned on the same data instead. BASE is a causal Llama, Qwen2 or Qwen3
+    model. OUT gets the adapter in peft's format, the training log, curves.png and snapshots/; load it with
+    fl.load(OUT). Running the same command again continues after a stop.
+    """
     given = {"to": to, "mask": mask, "steps": steps, "learning_rate": rate, "rank": rank, "distill": distill}
     given |= {"full": full or None, "anneal": anneal, "seed": seed}
     chosen = _recipe(recipe, {name: value for name, value in given.items() if value is not None})

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from floatlens.cli.commands import flag, option
+from floatlens.cli.parsing import parse_names
 from floatlens.cli.terminal import console, duration, progress, say
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.subjects.scale.sets import ALL_SETS, EVALUATION_SEED, SETS, QuestionSet
@@ -17,37 +19,27 @@ if TYPE_CHECKING:
     from floatlens.subjects.scale.recipe import Recipe
     from floatlens.subjects.scale.training import Progress
 
-__all__ = ["scale"]
-
-scale = typer.Typer(no_args_is_help=True, help="Four small trained models and the made-up world they know.")
-
-Debug = Annotated[bool, typer.Option("--debug", metavar="", help="Show tracebacks and the warnings of libraries.")]
+__all__ = ["evaluate", "questions", "train"]
 
 
-@scale.command()
 def train(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="A folder; every model gets one of its own in it.", show_default=False)],
-    model: Annotated[
-        list[str] | None, typer.Option(help="llama, qwen, llada or dream; repeatable.", show_default=False)
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", metavar="", help="All four, one after another.")] = False,
+    out: Annotated[Path, option("Folder; each model gets a folder of its own in it.", metavar="FOLDER")],
+    model: Annotated[list[str] | None, option("llama, qwen, llada or dream. Repeatable.", metavar="NAME")] = None,
+    every: Annotated[bool, flag("Train all four, one after another.", "--all")] = False,
     recipe: Annotated[
-        Path | None,
-        typer.Option(help="A recipe of your own, as JSON; the bundled one if not given.", show_default=False),
+        Path | None, option("Training recipe, as JSON.", metavar="FILE", default="the bundled one")
     ] = None,
-    settle: Annotated[
-        bool, typer.Option("--settle", metavar="", help="Leave each stage when its loss is low enough; see below.")
-    ] = False,
-    debug: Debug = False,
+    settle: Annotated[bool, flag("End each stage when its loss is low enough; see above.", "--settle")] = False,
 ) -> None:
-    """Train from scratch, on one thread (more than an hour a model); run the same command again to go on after a stop.
+    """Train scale models from scratch.
 
-    Each model's folder gets its weights in the format of its family, a log and its curves as a figure. `dream` is
-    adapted from `qwen`: the one trained in the same folder if there is one, else the bundled one.
+    Training uses one thread and takes more than an hour for each model. Each folder gets the weights in the format
+    of the model's family, a log and the training curves. dream is adapted from qwen: the one in OUT if there is
+    one, else the bundled one. Running the same command again continues after a stop.
 
-    The steps of each stage are in the recipe. For a recipe of your own they can be settled by the slowest model: train
-    it with --settle, then the others with --recipe OUT/MODEL/recipe.json.
+    The recipe sets the steps of each stage. To find them for a new recipe, train the slowest model with --settle, then
+    the others with --recipe OUT/MODEL/recipe.json.
     """
     from floatlens.subjects.scale.blueprints import BLUEPRINTS, blueprint
     from floatlens.subjects.scale.recipe import read_recipe
@@ -74,10 +66,10 @@ def _train_one(plan: Blueprint, recipe: Recipe, out: Path, settle: bool) -> None
     before = steps_done(folder)
     first = recipe.first_step(adapted=plan.base is not None)
     if (folder / "model.safetensors").is_file():
-        say(f"{plan.name}: finished before, in {folder}")
+        say(f"{plan.name}: finished already, in {folder}")
         return
     if before:
-        say(f"{plan.name}: going on after step {before} of {recipe.steps}")
+        say(f"{plan.name}: continuing after step {before} of {recipe.steps}")
     with progress(f"training {plan.name}", -(-recipe.steps // LOG_EVERY), max(before, first) // LOG_EVERY) as bar:
         train(plan, recipe, folder, base=base, settle=settle, report=lambda p: bar.item(_note(p)))
     log = read_log(folder)
@@ -90,29 +82,29 @@ def _note(now: Progress) -> str:
     return f"step {now.step}, {now.stage}: answer loss {now.answer_loss:.3f}, accuracy {now.accuracy:.1%}"
 
 
-@scale.command(name="eval")
 def evaluate(
     model: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODEL]…", help="Names or folders; all four if not given.", show_default=False),
+        typer.Argument(metavar="MODEL…", help="Names or folders; all four if not given.", show_default=False),
     ] = None,
-    count: Annotated[int, typer.Option(help="Questions in each set.", min=1)] = 500,
-    sets: Annotated[str, typer.Option(help="Question sets, commas between.")] = ",".join(SETS),
-    seed: Annotated[int, typer.Option(help="Of the questions.", min=0)] = EVALUATION_SEED,
-    card: Annotated[
-        bool, typer.Option("--card", metavar="", help="Write the results into the model card of each folder.")
-    ] = False,
-    debug: Debug = False,
+    count: Annotated[int, option("Questions in each question set.", metavar="N", min=1)] = 500,
+    sets: Annotated[
+        str, option("Comma-separated question sets.", "--question-sets", metavar="NAMES", default=", ".join(SETS))
+    ] = ",".join(SETS),
+    seed: Annotated[int, option("Seed of the questions.", metavar="N", min=0)] = EVALUATION_SEED,
+    card: Annotated[bool, flag("Write the results into the model card of each folder.", "--card")] = False,
 ) -> None:
-    """Accuracy with documents, in two hops, and from memory, decoded by each family's own sampler."""
-    from floatlens.cli.parsing import parse_names
+    """Measure the accuracy of scale models.
+
+    Questions are asked with documents, in two hops and from memory. Each model decodes with its family's own sampler.
+    """
     from floatlens.cli.views import scale_view
     from floatlens.models import load
     from floatlens.subjects.scale import MODELS
     from floatlens.subjects.scale.cards import write_card
     from floatlens.subjects.scale.evaluation import evaluate_all
 
-    chosen = [_known_set(name) for name in parse_names(sets, "--sets") or ()]
+    chosen = [_known_set(name) for name in parse_names(sets, "--question-sets") or ()]
     refs = model or [f"scale:{name}" for name in MODELS]
     loaded = [load(ref) for ref in refs]
     results = {}
@@ -133,25 +125,22 @@ def _known_set(given: str) -> QuestionSet:
     raise FloatlensError(f'no question set "{given}"{did_you_mean(given, ALL_SETS)}')
 
 
-@scale.command()
 def questions(
-    out: Annotated[Path, typer.Option(help="The file to write, .jsonl.", show_default=False)],
-    which: Annotated[str, typer.Option("--set", help=f"One of {', '.join(ALL_SETS)}.")] = "rag",
-    count: Annotated[int, typer.Option(help="How many.", min=1)] = 100,
-    documents: Annotated[int, typer.Option(help="Documents for each, 1 to 12.")] = 10,
-    gold: Annotated[
-        int | None,
-        typer.Option(help="Place of the gold document, from 0; every place in turn if not given.", show_default=False),
+    out: Annotated[Path, option("File to write, .jsonl.", metavar="FILE")],
+    which: Annotated[str, option(f"One of {', '.join(ALL_SETS)}.", "--question-set", metavar="NAME")] = "rag",
+    count: Annotated[int, option("Number of questions.", metavar="N", min=1)] = 100,
+    documents: Annotated[int, option("Documents for each question, 1 to 12.", metavar="N")] = 10,
+    place: Annotated[
+        int | None, option("Place of the gold document, from 0.", metavar="N", default="each place in turn")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed gives other questions.", min=0)] = 0,
-    debug: Debug = False,
+    seed: Annotated[int, option("Seed of the questions.", metavar="N", min=0)] = 0,
 ) -> None:
-    """Write questions of the scale world to a file that `floatlens trace --data` reads."""
+    """Write questions of the scale world to a file for --data."""
     from floatlens.subjects.scale.examples import questions as draw
 
     if out.exists():
-        raise FloatlensError(f"--out {out}: it is already there; remove it or give another name")
-    made = draw(_known_set(which), count, documents=documents, gold=gold, seed=seed)
+        raise FloatlensError(f"--out {out}: the file exists; remove it or give another name")
+    made = draw(_known_set(which), count, documents=documents, gold=place, seed=seed)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("".join(example.model_dump_json() + "\n" for example in made), encoding="utf-8")
     command = shlex.join(["floatlens", "trace", "scale:llada", "--data", str(out), "--out", "RUN"])

@@ -8,80 +8,79 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from floatlens.cli.tables import INTERVAL, Row, by_model, in_blocks, interval, number
 from floatlens.cli.terminal import clean, duration
 from floatlens.data.stress import STRESS_TESTS
 from floatlens.plots.style import label_of
+from floatlens.records.condition import Stressed
 
 if TYPE_CHECKING:
-    from floatlens.claims import Claim
-    from floatlens.runs.counting import Count, Counts, Row
-    from floatlens.runs.estimating import Forecast
-    from floatlens.runs.plan import Plan
-    from floatlens.runs.results import Findings
-    from floatlens.runs.runs import Team
+    import pandas as pd
 
-__all__ = ["findings_view", "headline_view", "plan_view", "verdicts_line"]
+    from floatlens.analysis.curves import Curve
+    from floatlens.analysis.tables import Table
+    from floatlens.claims import Claim
+    from floatlens.runs.counts import Count, Counts
+    from floatlens.runs.counts import Row as PlanRow
+    from floatlens.runs.forecast import Forecast
+    from floatlens.runs.plan import Plan
+    from floatlens.runs.publish import Findings
+    from floatlens.runs.team import Team
+
+__all__ = ["findings_view", "plan_view", "skipped_lines", "verdicts_line"]
 
 _MOST = 6
 """Models that have a column of their own in the plan; more are summed up in one."""
 
 
-def plan_view(plan: Plan, counts: Counts, team: Team, told: Forecast, folder: Path) -> Group:
-    """Every data set with what is done with it, how often by each model, and how long it may take."""
-    models = [subject.ref for subject in plan.subjects]
-    titles = models if len(models) <= _MOST else [f"{len(models)} models"]
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
-    table.add_column(Text(clean(f"study {plan.study.name}")), overflow="fold")
-    for title in titles:
-        table.add_column(Text(clean(label_of(title, titles))), justify="right", no_wrap=True)
-    for part in plan.parts:
-        table.add_row(Text(clean(f"{part.data.name}, {_many(part.data.count, 'question')}"), style="bold"))
+def plan_view(plan: Plan, counts: Counts, team: Team, told: Forecast, folder: Path, width: int) -> RenderableType:
+    """Each data set with what is done with it, how often by each model, and how long it may take."""
+    models = [model.ref for model in plan.models]
+    summed = len(models) > _MOST
+    columns = [f"{len(models)} models"] if summed else models
+    labels = columns if summed else [label_of(model, models) for model in models]
+    rows: list[Row] = []
+    for part in plan.data:
+        rows.append(Row(f"{part.data.name}, {_many(part.data.count, 'question')}"))
         for row in counts.rows:
             if row.data == part.data.name:
-                table.add_row(Text(f"  {clean(_what(row))}"), *_cells(row, models, len(titles)))
-    table.add_section()
-    table.add_row(Text("items in all", style="bold"), *_totals(counts, models, len(titles)))
+                own = {columns[0]: (row.total, row.total - row.left)} if summed else _each(row.by_model)
+                rows.append(Row(_what(row), {name: [_shown(*pair)] for name, pair in own.items()}, level=1))
+    totals = {columns[0]: (counts.total, counts.done)} if summed else _totals(counts, models)
+    rows.append(Row("all items", {name: [_shown(*pair)] for name, pair in totals.items()}))
+    table = by_model(f"study {plan.study.name}", ["items"], columns, labels, rows, width)
     return Group(table, Text(), *_footer(counts, team, told, folder))
 
 
-def _cells(row: Row, models: Sequence[str], columns: int) -> list[str]:
-    if columns < len(models):
-        return [_shown(row.total, row.total - row.left)]
-    return [_count(row.by_model.get(model)) for model in models]
+def _each(by_model: Mapping[str, Count]) -> dict[str, tuple[int, int]]:
+    return {model: (one.total, one.done) for model, one in by_model.items()}
 
 
-def _totals(counts: Counts, models: Sequence[str], columns: int) -> list[str]:
-    if columns < len(models):
-        return [_shown(counts.total, counts.done)]
-    found = []
+def _totals(counts: Counts, models: Sequence[str]) -> dict[str, tuple[int, int]]:
+    found = {}
     for model in models:
         own = [row.by_model[model] for row in counts.rows if model in row.by_model]
-        found.append(_shown(sum(one.total for one in own), sum(one.done for one in own)))
+        found[model] = (sum(one.total for one in own), sum(one.done for one in own))
     return found
 
 
-def _count(one: Count | None) -> str:
-    return "–" if one is None else _shown(one.total, one.done)
-
-
 def _shown(total: int, done: int) -> str:
-    """How many, and of a run that goes on how many are done."""
+    """How many items, and how many of them are done in a run that is continued."""
     return f"{total:,}" if not done else f"{done:,} of {total:,}"
 
 
-def _what(row: Row) -> str:
+def _what(row: PlanRow) -> str:
     """A line of the plan in words."""
-    if row.what == "trace":
-        places = [name.rpartition(" ")[2] for name in row.names if name != "trace"]
-        return f"traces, gold document at {', '.join(places)}" if places else "traces"
-    if row.what == "clean":
-        return "clean (the gold documents alone)"
-    if row.what in STRESS_TESTS:
-        return f"{row.what}, {_many(len(row.names), 'point')}"
-    return f"{row.what}, and its random control" if len(row.names) > 1 else row.what
+    points = [one for one in row.conditions if isinstance(one, Stressed)]
+    if row.traced:
+        return f"traces, gold document at {', '.join(f'{one.x:g}' for one in points)}" if points else "traces"
+    if points:
+        test = STRESS_TESTS[points[0].test]
+        only = test.reference == test.name
+        return f"{row.what} (gold documents only)" if only else f"{row.what}, {_many(len(points), 'point')}"
+    return f"{row.what}, and its random control" if len(row.conditions) > 1 else row.what
 
 
 def _many(count: int, what: str) -> str:
@@ -89,34 +88,34 @@ def _many(count: int, what: str) -> str:
 
 
 def _footer(counts: Counts, team: Team, told: Forecast, folder: Path) -> list[Text]:
-    where = Text(f"into {clean(str(folder))}")
+    where = Text(f"run folder: {clean(str(folder))}")
     if not counts.left:
-        return [Text(f"all {counts.total:,} items are on record"), where]
+        return [Text(f"finished: {_many(counts.total, 'item')} on record, nothing left to do"), where]
     who = "as many workers as the cluster has room for" if team.count is None else _many(team.count, "worker")
     time = told.basis if told.seconds is None else f"about {duration(told.seconds)} ({told.basis})"
-    done = f", {counts.done:,} on record" if counts.done else ""
-    return [Text(f"{counts.left:,} items to do{done}, {who}, {_many(team.threads, 'thread')} each: {time}"), where]
+    done = f" ({counts.done:,} on record)" if counts.done else ""
+    return [
+        Text(f"{_many(counts.left, 'item')} to do{done}, {who} with {_many(team.threads, 'thread')} each"),
+        Text(f"estimated time: {time}"),
+        where,
+    ]
 
 
 # -- what came out ------------------------------------------------------------------------------------------------
 
 
-def findings_view(made: Findings) -> Group:
-    """The tables that a study gives, one below the other."""
-    from floatlens.cli.asking import table_view
-    from floatlens.cli.intervene import effects_view
-    from floatlens.cli.stress import robustness_view
-
+def findings_view(made: Findings, models: Sequence[str], width: int) -> Group:
+    """The tables of a study, one below the other, with models in the study's order."""
     shown: list[RenderableType] = []
     if made.table is not None:
-        shown += [_title("Answers"), table_view(made.table)]
+        shown += [_title("Answers"), answers_view(made.table, width)]
     if made.curves and made.agreed is not None:
-        shown += [_title("Stress tests"), robustness_view(made.curves, made.agreed)]
+        shown += [_title("Stress tests"), robustness_view(made.curves, made.agreed, models, width)]
     if made.effects is not None and not made.effects.empty:
-        shown += [_title("Edits of attention"), effects_view(made.effects)]
+        shown += [_title("Edits"), effects_view(made.effects, models, width)]
     rows = made.headline
     if rows:
-        shown += [_title("Attention, with 95 % intervals over questions"), headline_view(rows)]
+        shown += [_title("Attention (means over questions, 95 % intervals)"), headline_view(rows, models, width)]
     return Group(*shown)
 
 
@@ -124,23 +123,83 @@ def _title(text: str) -> Text:
     return Text(f"\n{text}", style="bold")
 
 
-def headline_view(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A line per number, a column per model."""
-    models = list(dict.fromkeys(model for row in rows for model in row["values"]))
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
-    table.add_column("", overflow="fold", min_width=24)
-    for model in models:
-        table.add_column(Text(clean(label_of(model, models))), no_wrap=True)
-    for row in rows:
-        table.add_row(Text(clean(row["title"])), *(_number(row["values"].get(model)) for model in models))
-    return table
+def answers_view(table: Table, width: int) -> Group:
+    """Table 1 of the paper."""
+    return Group(in_blocks(table.groups, table.columns, table.rows, width), Text(clean(table.caption), style="dim"))
 
 
-def _number(one: Mapping[str, float] | None) -> str:
-    if one is None or one["mean"] != one["mean"]:
-        return "–"
-    mean, low, high = (f"{one[key]:.3g}" for key in ("mean", "low", "high"))
-    return mean if one["low"] != one["low"] else f"{mean} [{low}, {high}]"
+def robustness_view(found: Sequence[Curve], agreed: pd.DataFrame, models: Sequence[str], width: int) -> RenderableType:
+    """A row per curve of each data set: robustness with its interval, and accuracy at the ends of the curve."""
+    models = _ordered(models, (curve.model for curve in found))
+    rows = []
+    for data, test, series in dict.fromkeys((curve.data, curve.test, curve.series) for curve in found):
+        own = {c.model: _curve(c) for c in found if (c.data, c.test, c.series) == (data, test, series)}
+        rows.append(Row(f"{test if series == test else f'{test}, {series}'} · {data}", own))
+    for data in dict.fromkeys(agreed["data"]):
+        rates = agreed[agreed["data"] == data].set_index("model")["mean"]
+        own = {model: [f"{rates[model]:.1%}"] for model in models if model in rates}
+        rows.append(Row(f"same answer in two orders · {data}", own))
+    parts = ["robustness", INTERVAL, "first → last point (%)"]
+    title = "robustness, accuracy at first → last point (%)"
+    return by_model(title, parts, models, _labels(models), rows, width)
+
+
+def _curve(curve: Curve) -> list[str]:
+    one, mean = curve.robustness, curve.scores.mean
+    ends = f"{100 * mean[0]:.0f} → {100 * mean[-1]:.0f}"
+    value, low, high = float(one.mean), float(one.low), float(one.high)
+    return [number(value, ".2f"), interval(low, high, ".2f"), ends]
+
+
+def effects_view(effects: pd.DataFrame, models: Sequence[str], width: int) -> RenderableType:
+    """A row per edit and control: accuracy, and its change from the unedited model with the interval."""
+    own = effects[effects["metric"] == "accuracy"]
+    models = _ordered(models, own["model"])
+    rows = []
+    for data in dict.fromkeys(own["data"]):
+        here = own[own["data"] == data]
+        before = here.groupby("model")["plain"].first()
+        rows.append(Row(f"unedited · {data}", {str(model): [f"{100 * x:.1f}"] for model, x in before.items()}))
+        for edit, settings, control in here[["edit", "settings", "control"]].drop_duplicates().itertuples(index=False):
+            some = here[(here["edit"] == edit) & (here["settings"] == settings) & (here["control"] == control)]
+            cells = {row.model: _effect(row) for row in some.itertuples(index=False)}
+            rows.append(Row(f"{edit} {settings}" + (" (random)" if control else ""), cells))
+    title = "accuracy (%), change vs. unedited"
+    return by_model(title, ["accuracy", "change", INTERVAL], models, _labels(models), rows, width)
+
+
+def _effect(row: Any) -> list[str]:
+    change, low, high = (100 * float(value) for value in (row.difference, row.low, row.high))
+    return [number(100 * row.edited, ".1f"), number(change, "+.1f"), interval(low, high, "+.1f")]
+
+
+def headline_view(rows: Sequence[Mapping[str, Any]], models: Sequence[str], width: int) -> RenderableType:
+    """A row per number, a column per model."""
+    models = _ordered(models, (model for row in rows for model in row["values"]))
+    shown = [Row(row["title"], {model: _estimate(value) for model, value in row["values"].items()}) for row in rows]
+    return by_model("", ["mean", INTERVAL], models, _labels(models), shown, width)
+
+
+def _estimate(one: Mapping[str, float]) -> list[str]:
+    return [number(one["mean"]), interval(one["low"], one["high"])]
+
+
+def _ordered(models: Sequence[str], found: Any) -> list[str]:
+    """The models that have a value, in the order of the study."""
+    there = list(dict.fromkeys(found))
+    return [model for model in models if model in there] + [model for model in there if model not in models]
+
+
+def _labels(models: Sequence[str]) -> list[str]:
+    return [label_of(model, models) for model in models]
+
+
+def skipped_lines(skipped: Mapping[str, str]) -> list[str]:
+    """What could not be made, with one line per reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in skipped.items():
+        by_reason.setdefault(reason, []).append(name)
+    return [f"skipped {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
 
 def verdicts_line(found: Sequence[Claim]) -> str:

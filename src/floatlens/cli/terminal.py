@@ -37,12 +37,14 @@ __all__ = [
 ]
 
 SHOWN = 3
-"""So many warnings or failures of a run are told as they come; the others stand in its records."""
+"""How many warnings or failures of a run are shown as they come; the others are in its records."""
 
 # Control characters, and the marks that let a text reorder the line it stands in; lone surrogates cannot be encoded.
 _UNSAFE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN_EVERY = 10.0
+_SURE = 2.0
+"""Seconds before the time left is shown: the first items say little about the others."""
 
 
 def clean(text: str) -> str:
@@ -76,15 +78,16 @@ def tell_warnings(number: int, where: str, messages: Iterable[str], run: Path) -
         for message in messages:
             say(f"warning: {where}: {message}")
     elif number == SHOWN + 1:
-        say(f"warning: more warnings like these stand in {run / 'records.jsonl'}")
+        say(f"warning: more warnings are listed in {run / 'records.jsonl'}")
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that takes no markup from text; lines that go to a file or a pipe are 120 wide."""
+    """A console that takes no markup from text; tables that go to a file or a pipe are 120 columns wide."""
     from rich.console import Console
 
     terminal = _is_terminal(sys.stderr if stderr else sys.stdout)
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=None if terminal else 120)
+    width = None if terminal or "COLUMNS" in os.environ else 120
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
 
 
 @contextmanager
@@ -148,9 +151,11 @@ class Bar:
         if self._fresh <= 0 or elapsed <= 0:
             return ""
         each = elapsed / self._fresh
-        rate = f"{1 / each:.1f} a second" if each < 0.5 else f"{duration(each)} each"
+        rate = f"{1 / each:.1f} per second" if each < 0.5 else f"{duration(each)} each"
+        if self.done >= self.total or elapsed < _SURE:  # too early to tell how long the rest takes
+            return rate
         left = (self.total - self.done - self._fresh % 1) * each
-        return rate if self.done >= self.total else f"{rate}, {duration(left)} left"
+        return f"{rate}, {duration(left)} left"
 
     def _draw(self, note: str | None) -> None:
         """Show the state; `note` is None between items."""

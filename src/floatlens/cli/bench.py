@@ -1,0 +1,56 @@
+"""`floatlens bench`: costs of capture and edits, and the speed-up with two workers. Part of the repository."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from floatlens.cli.commands import option
+from floatlens.cli.parsing import parse_numbers
+from floatlens.cli.terminal import say
+
+__all__ = ["bench"]
+
+
+def bench(
+    part: Annotated[
+        Literal["all", "capture", "edits", "throughput"],
+        option("Cost of capture, cost of edits, speed-up with two workers, or all."),
+    ] = "all",
+    lengths: Annotated[
+        str | None,
+        option("Comma-separated sequence lengths.", metavar="N,N", default="512 to 8192; edits: up to 2048"),
+    ] = None,
+    rounds: Annotated[
+        int | None, option("Repetitions of each variant.", metavar="N", min=1, default="3; edits: 2")
+    ] = None,
+    threads: Annotated[int | None, option("Torch threads.", metavar="N", default="all cores")] = None,
+    memory: Annotated[
+        bool, option("Measure the peak memory of capture (Linux).", metavar="", default="on Linux")
+    ] = sys.platform == "linux",
+    out: Annotated[Path, option("Folder for tables and numbers.", metavar="FOLDER")] = Path("benchmarks"),
+) -> None:
+    """Measure the cost of capture and edits.
+
+    Decoding with capture is compared with decoding without it and with eager attention; all variants take turns in one
+    run. The throughput part measures the speed-up with two workers and uses only --rounds and --out.
+    """
+    from floatlens import bench as benches
+
+    given = parse_numbers(lengths, "--lengths", "512,2048")
+    chosen: dict[str, Any] = {"threads": threads} | ({} if given is None else {"lengths": given})
+    if part in ("all", "capture"):
+        results = benches.run(benches.Plan(rounds=rounds or 3, memory=memory, **chosen), say=say)
+        sys.stdout.write(benches.as_markdown(results))
+        say("saved {} and {}".format(*benches.save(results, out)))
+    if part in ("all", "edits"):
+        edited = benches.run_edits(benches.EditPlan(rounds=rounds or 2, **chosen), say=say)
+        sys.stdout.write(benches.edits_as_markdown(edited))
+        say("saved {} and {}".format(*benches.save_edits(edited, out)))
+    if part in ("all", "throughput"):
+        from floatlens.bench.throughput import as_markdown, measure, save
+
+        found = measure(rounds=rounds or 3, say=say)
+        sys.stdout.write(as_markdown(found))
+        say("saved {} and {}".format(*save(found, out)))

@@ -1,0 +1,208 @@
+"""`floatlens qa`, `stress` and `intervene`: options become a `Study`, which is run like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from floatlens.cli.commands import flag, option
+from floatlens.cli.options import (
+    DataOptions,
+    DataRefs,
+    DecodingOptions,
+    FirstLine,
+    Gold,
+    MachineOptions,
+    ModelOptions,
+    Models,
+    Out,
+    OutputOptions,
+    PromptOptions,
+)
+from floatlens.cli.parsing import parse_names, parse_pairs, parse_values
+from floatlens.cli.studies import Request, run_study
+
+__all__ = ["intervene", "qa", "stress"]
+
+_TESTS = "Stress tests"
+
+
+def qa(
+    context: typer.Context,
+    models: Models,
+    data: DataRefs,
+    out: Out,
+    mode: Annotated[
+        str, option("closed (no documents), rag (with documents), or both.", metavar="NAMES")
+    ] = "closed,rag",
+    first_line: FirstLine = False,
+    documents: Annotated[
+        int | None, option("Show only the first N documents.", metavar="N", min=1, panel="Data")
+    ] = None,
+    corpus: Annotated[
+        Path | None,
+        option("Retrieve documents from this file (BM25).", metavar="FILE", panel="Data", default="those in the data"),
+    ] = None,
+    top: Annotated[
+        int | None, option("Passages to retrieve from --corpus.", metavar="N", min=1, panel="Data", default="5")
+    ] = None,
+    paper: Annotated[bool, flag("Add the paper's rows to the table.", "--paper")] = False,
+    *,
+    output: OutputOptions,
+    reading: DataOptions,
+    prompt: PromptOptions,
+    decoding: DecodingOptions,
+    loading: ModelOptions,
+    machine: MachineOptions,
+) -> None:
+    """Score answers closed book and with documents.
+
+    Writes one record per answer and Table 1 of the paper (Markdown, CSV, LaTeX), with gains and their intervals.
+    Running the same command again continues where it stopped.
+    """
+    from floatlens.runs.presets import qa_study
+
+    study = qa_study(
+        models,
+        data,
+        modes=parse_names(mode, "--mode") or (),
+        documents=documents,
+        corpus=corpus,
+        top=top,
+        paper=paper,
+        first_line=first_line,
+        **_shared(reading, prompt, decoding, loading),
+    )
+    raise typer.Exit(run_study(study, Request(out, machine, output, ["floatlens", *context.obj])))
+
+
+def stress(
+    context: typer.Context,
+    models: Models,
+    data: DataRefs,
+    out: Out,
+    test: Annotated[
+        str | None,
+        option(
+            "Comma-separated stress tests.",
+            metavar="NAMES",
+            panel=_TESTS,
+            default="noise, position, distractor, layout, order, masks",
+        ),
+    ] = None,
+    documents: Annotated[
+        int | None,
+        option("Documents shown by position, layout and order.", metavar="N", min=2, panel=_TESTS, default="10"),
+    ] = None,
+    places: Annotated[
+        str | None,
+        option("Places of the gold document, such as 0,4,9.", metavar="NUMBERS", panel=_TESTS, default="all"),
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        option(
+            "Setting of a stress test, such as shuffles=8 or distractor_counts=1,4. Repeatable.",
+            metavar="KEY=VALUE",
+            panel=_TESTS,
+        ),
+    ] = None,
+    stress_seed: Annotated[int, option("Seed of the stress tests.", metavar="N", min=0, panel=_TESTS)] = 0,
+    gold: Gold = None,
+    first_line: FirstLine = False,
+    *,
+    output: OutputOptions,
+    reading: DataOptions,
+    prompt: PromptOptions,
+    decoding: DecodingOptions,
+    loading: ModelOptions,
+    machine: MachineOptions,
+) -> None:
+    """Measure robustness to noise, position, distractors and order.
+
+    The same questions are asked with other documents around the gold one (docs/stress.md). Writes robustness and one
+    accuracy curve per test. Running the same command again continues where it stopped.
+    """
+    from floatlens.runs.presets import stress_study
+
+    study = stress_study(
+        models,
+        data,
+        tests=parse_names(test, "--test"),
+        gold=gold,
+        stress=_stress_settings(documents, places, change or ()),
+        stress_seed=stress_seed,
+        first_line=first_line,
+        **_shared(reading, prompt, decoding, loading),
+    )
+    raise typer.Exit(run_study(study, Request(out, machine, output, ["floatlens", *context.obj])))
+
+
+def intervene(
+    context: typer.Context,
+    models: Models,
+    data: DataRefs,
+    out: Out,
+    edit: Annotated[list[str], option("Edit; repeatable, see above.", metavar="NAME:KEY=VALUES")],
+    traces: Annotated[
+        int | None,
+        option("Trace the first N questions under each edit (drift, absorption).", metavar="N", min=0, default="8"),
+    ] = None,
+    heads_from: Annotated[
+        list[Path] | None,
+        option("Run whose traces tell which heads retrieve. Repeatable.", metavar="RUN"),
+    ] = None,
+    control_seed: Annotated[int, option("Seed of the random controls.", metavar="N", min=0)] = 0,
+    gold: Gold = None,
+    first_line: FirstLine = False,
+    *,
+    output: OutputOptions,
+    reading: DataOptions,
+    prompt: PromptOptions,
+    decoding: DecodingOptions,
+    loading: ModelOptions,
+    machine: MachineOptions,
+) -> None:
+    """Edit attention and measure the effect on answers.
+
+    Edits: drop_anchors:k=1,5,10 · pin_anchors:to=step0 · swap_anchors · sink_token:logit=2 ·
+    ablate_heads:top=4,8:mode=zero (or heads=5.3+7.0) · freeze_layers:layers=0-1. Each also takes strength=0.5, on=0-3
+    (layers) and steps=1-2. Comma-separated values are doses (docs/interventions.md).
+
+    The same questions are asked unedited, with each edit, and with its random control. Writes accuracy, F1, their
+    changes, and the KL divergence of the first token. Running the same command again continues where it stopped.
+    """
+    from floatlens.runs.presets import intervene_study
+
+    study = intervene_study(
+        models,
+        data,
+        edits=edit,
+        edited=traces,
+        heads_from=heads_from or (),
+        control_seed=control_seed,
+        gold=gold,
+        first_line=first_line,
+        **_shared(reading, prompt, decoding, loading),
+    )
+    raise typer.Exit(run_study(study, Request(out, machine, output, ["floatlens", *context.obj])))
+
+
+def _shared(
+    reading: DataOptions, prompt: PromptOptions, decoding: DecodingOptions, loading: ModelOptions
+) -> dict[str, Any]:
+    return reading.values() | prompt.values() | decoding.values() | loading.values()
+
+
+def _stress_settings(documents: int | None, places: str | None, change: Any) -> dict[str, Any]:
+    from floatlens.data.stress import StressSettings
+
+    fields = StressSettings.model_fields
+    lists = [name for name, one in fields.items() if name == "places" or isinstance(one.default, tuple)]
+    found = parse_pairs(change, "--change", "shuffles=8", lists)
+    if documents is not None:
+        found["documents"] = documents
+    if places is not None:
+        found["places"] = parse_values(places, "--places")
+    return found

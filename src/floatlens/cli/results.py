@@ -1,0 +1,147 @@
+"""`floatlens figures`, `claims` and `report`: what runs show, as figures, tables, verdicts and one HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from floatlens.cli.commands import flag, option
+from floatlens.cli.options import Rule, Runs
+from floatlens.cli.parsing import parse_names
+from floatlens.cli.tables import new_table
+from floatlens.cli.terminal import clean, console, progress, say
+
+if TYPE_CHECKING:
+    from floatlens.claims import Claim
+
+__all__ = ["claims", "claims_view", "figures", "report"]
+
+_STYLES = {"supported": "green", "not supported": "red", "undecided": "yellow"}
+
+
+def figures(
+    runs: Runs,
+    out: Annotated[Path | None, option("Folder to write to.", metavar="FOLDER", default="the first RUN")] = None,
+    only: Annotated[str | None, option("Comma-separated names of figures.", metavar="NAMES", default="all")] = None,
+    formats: Annotated[str, option("Comma-separated formats of figures.", "--format", metavar="NAMES")] = "pdf,svg,png",
+    rule: Rule = None,
+) -> None:
+    """Draw the figures of runs and write their tables.
+
+    The verdicts on claims are printed. Runs given together are compared. Figures: summary, drift, absorption, qk,
+    token_classes, retrieval, rollout, gold_lift, extremes and, for one trace of each model, heatmap and qk_maps.
+    """
+    from floatlens.runs.answers import answer_claims_of, has_answers
+    from floatlens.runs.trace_outputs import publish_traces
+
+    where = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
+    studies = [run for run in runs if has_answers(run)]
+    more = [one for run in studies for one in answer_claims_of(run)] if not only else []
+    names = parse_names(formats, "--format") or ()
+    with _walking(runs) as each:
+        made = publish_traces(
+            runs, where, only=parse_names(only, "--only") or (), formats=names, rule=rule, more=more, each=each
+        )
+    if len(studies) == 1 and not only:  # several studies have tables of answers of their own
+        made.files += _answers(studies[0], where, names)
+    _say_skipped(made.skipped)
+    if made.claims:
+        console().print(claims_view(made.claims))
+    drawn = sum(path.parent.name == "figures" for path in made.files)
+    say(f"{drawn} files in {where / 'figures'}, {len(made.files) - drawn} in {where / 'tables'}")
+
+
+def claims(runs: Runs, rule: Rule = None) -> None:
+    """Print the verdict on each claim that these runs can test.
+
+    Traces test claims about attention, answers test claims about gains, robustness and edits; see docs/claims.md.
+    """
+    from floatlens.claims import claims as judge
+    from floatlens.runs.answers import traced_runs
+
+    skipped: dict[str, str] = {}
+    with _walking(traced_runs(runs)) as each:
+        found = judge(runs, rule=rule, skipped=skipped, each=lambda trace: each(0, 0))
+    _say_skipped(skipped)
+    console().print(claims_view(found))
+
+
+def report(
+    runs: Runs,
+    out: Annotated[
+        Path | None, option("File to write.", metavar="FILE", default="report.html in the first RUN")
+    ] = None,
+    examples: Annotated[int, option("Questions in the explorer, at most.", metavar="N", min=1)] = 12,
+    rule: Rule = None,
+    by_run: Annotated[
+        bool, flag("Show runs of the same model side by side instead of pooling their traces.", "--by-run")
+    ] = False,
+    max_mb: Annotated[float, option("Size limit; details are left out to stay below it.", metavar="MB", min=3)] = 15.0,
+) -> None:
+    """Write an HTML report of runs.
+
+    Verdicts, interactive figures, tables and the explorer in one self-contained file that works offline. Runs given
+    together are compared.
+    """
+    from floatlens.report import report as write
+    from floatlens.runs.answers import traced_runs
+
+    where = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / "report.html"
+    with _walking(traced_runs(runs)) as each:
+        made = write(runs, where, examples=examples, rule=rule, by_run=by_run, largest=int(max_mb * 1e6), each=each)
+    _say_skipped(made.skipped)
+    say(f"wrote {made.path} ({made.size / 1e6:.1f} MB); open it in a browser")
+
+
+def _answers(study: Path, out: Path, formats: Sequence[str]) -> list[Path]:
+    from floatlens.runs.answer_outputs import publish_answers
+
+    return publish_answers(study, out, formats=formats).files
+
+
+@contextmanager
+def _walking(runs: Sequence[Path]) -> Iterator[Callable[[int, int], None]]:
+    """A bar over the traces of all runs."""
+    from floatlens.analysis.sources import trace_files
+
+    with progress("analysing", sum(len(trace_files(run)) for run in runs)) as bar:
+        yield lambda done, total: bar.item()
+
+
+def _say_skipped(skipped: Mapping[str, str]) -> None:
+    from floatlens.cli.study_views import skipped_lines
+
+    for line in skipped_lines(skipped):
+        say(line)
+
+
+def claims_view(found: Sequence[Claim]) -> RenderableType:
+    """Each claim with a line per subject: the verdict, the deciding number, and what it is compared with."""
+    shown: list[RenderableType] = []
+    widest = max((len(clean(one.subject)) for one in found), default=0)
+    for statement, group in groupby(found, key=lambda one: one.statement):
+        table = new_table()
+        table.show_header = False
+        table.add_column(min_width=min(widest, 30) + 2, overflow="fold")
+        table.add_column(min_width=len("not supported"), no_wrap=True)
+        table.add_column(overflow="fold")
+        for one in group:
+            verdict = Text(one.verdict, style=_STYLES[one.verdict])
+            table.add_row(Text(f"  {clean(one.subject)}"), verdict, Text(clean(_reason(one))))
+        shown += [Text(clean(statement), style="bold"), table, Text()]
+    return Group(*shown)
+
+
+def _reason(claim: Claim) -> str:
+    """The deciding number and its limit; for what is undecided, what would decide it."""
+    part = claim.deciding
+    if part is None:
+        return claim.changes
+    limit = f"{part.name}: {part.found:.3g}, claimed {'above' if part.above else 'below'} {part.limit:g}"
+    return limit if part.verdict != "undecided" else f"{limit}; needs {claim.changes}"

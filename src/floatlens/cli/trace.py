@@ -1,0 +1,259 @@
+"""`floatlens trace`: one question into a trace file, or data sets into a run of traces."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+
+from floatlens.cli.commands import option
+from floatlens.cli.options import (
+    DataOptions,
+    DecodingOptions,
+    Gold,
+    MachineOptions,
+    ModelOptions,
+    Models,
+    OutputOptions,
+    PromptOptions,
+)
+from floatlens.cli.parsing import parse_layers, parse_names
+from floatlens.cli.studies import Request, run_study
+from floatlens.cli.terminal import Bar, clean, console, duration, progress, say
+from floatlens.core.errors import FloatlensError
+
+if TYPE_CHECKING:
+    from floatlens.models import LanguageModel
+
+__all__ = ["trace"]
+
+_SUFFIX = ".zarr.zip"
+_QUESTION, _CAPTURE = "One question", "Capture"
+_PROBES = "received, entropy, flow, answer_rows, qk, extremes"
+
+
+def trace(
+    context: typer.Context,
+    models: Models,
+    out: Annotated[Path, option("Run folder; with --question, the trace file.", metavar="PATH")],
+    data: Annotated[
+        list[str] | None,
+        option("Questions: a file or scale questions (scale:rag:documents=5). Repeatable.", metavar="REF"),
+    ] = None,
+    question: Annotated[str | None, option("One question, instead of --data.", metavar="TEXT", panel=_QUESTION)] = None,
+    document: Annotated[
+        list[str] | None, option("Document for --question. Repeatable.", metavar="TEXT", panel=_QUESTION)
+    ] = None,
+    gold_document: Annotated[
+        int | None, option("Which --document contains the answer, counted from 0.", metavar="N", panel=_QUESTION)
+    ] = None,
+    target: Annotated[
+        str | None,
+        option(
+            "Force this text instead of the model's own answer. With --data: field (the record's target) or answer "
+            "(its first accepted answer).",
+            metavar="TEXT",
+            panel=_CAPTURE,
+        ),
+    ] = None,
+    probes: Annotated[
+        str | None, option("Comma-separated probes.", metavar="NAMES", panel=_CAPTURE, default=_PROBES)
+    ] = None,
+    heads: Annotated[Literal["all", "mean"], option("Keep every head, or their mean.", panel=_CAPTURE)] = "all",
+    layers: Annotated[
+        str | None, option("Comma-separated layers, such as 0,1,-1.", metavar="NUMBERS", panel=_CAPTURE, default="all")
+    ] = None,
+    gold: Gold = None,
+    *,
+    output: OutputOptions,
+    reading: DataOptions,
+    prompt: PromptOptions,
+    decoding: DecodingOptions,
+    loading: ModelOptions,
+    machine: MachineOptions,
+) -> None:
+    """Record the attention of each decoding step.
+
+    With --question, one trace file is written. With --data, a run folder: one trace per question, then tables, figures,
+    claims and report. Running the same command again continues where it stopped.
+    """
+    if (data is None) == (question is None):
+        raise FloatlensError("give either --data REF or --question TEXT")
+    capture: dict[str, Any] = {
+        "probes": parse_names(probes, "--probes"),
+        "heads": heads,
+        "layers": parse_layers(layers),
+    }
+    if question is not None:
+        _refuse(reading, output, machine, gold, models)
+        given = {"question": question, "documents": document or [], "gold": gold_document, "target": target}
+        _trace_question(models[0], out, given, capture, prompt, decoding, loading)
+        return
+    if document or gold_document is not None:
+        raise FloatlensError("--document and --gold-document go with --question; with --data they are in the file")
+    if target not in (None, "field", "answer"):
+        raise FloatlensError(f"--target {target!r}: with --data, give field or answer; a text goes with --question")
+    from floatlens.runs.presets import trace_study
+
+    shared = reading.values() | prompt.values() | decoding.values() | loading.values()
+    study = trace_study(models, data or (), target=cast("Any", target), gold=gold, **capture, **shared)
+    raise typer.Exit(run_study(study, Request(out, machine, output, ["floatlens", *context.obj])))
+
+
+def _refuse(
+    reading: DataOptions, output: OutputOptions, machine: MachineOptions, gold: str | None, models: list[str]
+) -> None:
+    """Options that mean nothing for one question."""
+    if len(models) > 1:
+        raise FloatlensError("--question: give one MODEL")
+    groups: tuple[Any, ...] = (reading, output, machine)
+    given = [name for group in groups for name, value in vars(group).items() if value != getattr(type(group), name)]
+    given += ["gold"] if gold is not None else []
+    if given:
+        raise FloatlensError(f"--{given[0].replace('_', '-')} goes with --data, not with --question")
+
+
+def _trace_question(
+    ref: str,
+    out: Path,
+    given: Mapping[str, Any],
+    capture: Mapping[str, Any],
+    prompt: PromptOptions,
+    decoding: DecodingOptions,
+    loading: ModelOptions,
+) -> None:
+    """One question into one trace file. What can be wrong is checked before the model is loaded."""
+    out = _trace_file(out)
+    if given["target"] is not None and not given["target"].strip():
+        raise FloatlensError("--target: the text is empty")
+    sampler, settings = _checked(ref, capture, prompt, decoding, loading, forced=given["target"] is not None)
+    model = _load(ref, loading)
+    import torch
+
+    from floatlens.attention.select import Select
+    from floatlens.cli.views import answer_view
+    from floatlens.traces.tracing import trace as trace_one
+
+    with progress("tracing", 1) as bar, _watched(model, sampler, settings, bar):
+        try:
+            found = trace_one(
+                model,
+                **given,
+                probes=capture["probes"],
+                select=Select(layers=capture["layers"]),
+                heads=capture["heads"],
+                template=prompt.template,
+                chat=prompt.chat,
+                sampler=sampler,
+                **settings,
+            )
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            hint = "try --heads mean, fewer --layers or --probes, or fewer documents"
+            raise FloatlensError(f"out of memory on {model.device}; {hint}") from error
+    found.save(out)
+    console().print(answer_view(found))
+    sys.stdout.write(clean(f"saved as {out}; look at it with: {shlex.join(['floatlens', 'show', str(out)])}") + "\n")
+
+
+def _trace_file(out: Path) -> Path:
+    """The file to write, with its suffix; its folder is made."""
+    if not out.name or out.is_dir():
+        raise FloatlensError(f"--out {out}: with --question, give a file, such as {out / 'one'}{_SUFFIX}")
+    out = out if out.name.endswith(_SUFFIX) else out.with_name(out.name + _SUFFIX)
+    if out.exists():
+        raise FloatlensError(f"--out {out}: the file exists; remove it or give another name")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FloatlensError(f"--out {out}: {error.strerror} ({out.parent})") from None
+    if not os.access(out.parent, os.W_OK):
+        raise FloatlensError(f"--out {out}: {out.parent} is not writable")
+    return out
+
+
+def _checked(
+    ref: str,
+    capture: Mapping[str, Any],
+    prompt: PromptOptions,
+    decoding: DecodingOptions,
+    loading: ModelOptions,
+    *,
+    forced: bool,
+) -> tuple[str, dict[str, Any]]:
+    """The sampler and its settings; everything is refused that does not fit the model's configuration."""
+    from floatlens.probes import make_probes
+    from floatlens.attention.select import Select
+    from floatlens.decoding import samplers
+    from floatlens.decoding.registry import read_settings, sampler_for
+    from floatlens.decoding.target import open_settings
+    from floatlens.models.facts import look
+    from floatlens.prompts import load_template
+    from floatlens.traces.tracing import DEFAULT_PROBES
+
+    facts = look(ref, family=loading.family, revision=loading.revision)
+    if facts.tokenizer is None:
+        raise FloatlensError(f"{ref} has no tokenizer, so it cannot be given questions")
+    load_template(prompt.template)
+    make_probes(capture["probes"] or DEFAULT_PROBES)
+    Select(layers=capture["layers"]).layer_ids(facts.layers)
+    chosen = sampler_for(cast("LanguageModel", facts), decoding.sampler)  # facts have what it looks at
+    settings: dict[str, Any] = {}
+    for key, value in decoding.values()["settings"].items():
+        elsewhere = key not in chosen.settings.model_fields
+        if elsewhere and any(key in one.settings.model_fields for one in samplers().values()):
+            say(f"--set {key}: ignored, the sampler {chosen.name} has no such setting")
+        else:
+            settings[key] = value
+    (open_settings if forced else read_settings)(chosen, settings)
+    return chosen.name, settings
+
+
+def _load(ref: str, loading: ModelOptions) -> LanguageModel:
+    from floatlens.models import load
+
+    say(f"loading {ref}")
+    began = time.monotonic()
+    model = load(ref, **loading.values())
+    size = f"{model.num_layers} layers, {model.num_heads} heads"
+    dtype = str(model.dtype).removeprefix("torch.")
+    say(f"{model.family}, {size}, {dtype} on {model.device}; loaded in {duration(time.monotonic() - began)}")
+    return model
+
+
+@contextmanager
+def _watched(model: LanguageModel, sampler: str, settings: Mapping[str, Any], bar: Bar) -> Iterator[None]:
+    """Move the bar with each forward pass."""
+    from floatlens.decoding import plan
+
+    try:
+        steps = plan(model, [0], sampler=sampler, **settings).max_steps
+    except FloatlensError:  # the prompt itself is refused in better words, or its length decides
+        yield
+        return
+    watch = _Watch(steps, bar)
+    model.observers.append(watch)
+    try:
+        yield
+    finally:
+        model.observers.remove(watch)
+
+
+class _Watch:
+    """Counts forward passes."""
+
+    def __init__(self, steps: int, bar: Bar) -> None:
+        self._steps, self._bar, self._passes = max(steps, 1), bar, 0
+
+    def begin(self, info: Any) -> None:
+        """Nothing to show yet."""
+
+    def end(self) -> None:
+        self._passes += 1
+        self._bar.part(self._passes / self._steps)

@@ -1,0 +1,272 @@
+"""`floatlens qa`, `stress`, `intervene` and `trace --data`: one engine, so all plan, run, continue and stop alike."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from floatlens.runs import driving
+
+Run = Callable[..., tuple[int, str, str]]
+Data = Callable[..., Path]
+QUICK = ("--set", "gen_length=4", "--workers", "1", "--no-report")
+COMMON = ("scale:qwen", "--data", "scale:rag:documents=2", "--limit", "2", *QUICK)
+PRESETS = {
+    "qa": (("qa", *COMMON), 4),
+    "stress": (("stress", *COMMON, "--test", "noise", "--change", "noise_ratios=0,0.4"), 6),
+    "intervene": (("intervene", *COMMON, "--edit", "drop_anchors:k=1", "--traces", "0"), 6),
+    "trace": (("trace", *COMMON, "--probes", "received"), 2),
+}
+
+
+@pytest.fixture
+def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records and traces alone, without the tables and figures that take longer than the items."""
+    from floatlens.runs import results
+
+    monkeypatch.setattr(results, "publish_study", lambda *_, **__: results.Findings())
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+
+
+# -- what all have in common ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_dry_run_shows_the_plan_and_writes_nothing(floatlens: Run, tmp_path: Path, name: str) -> None:
+    command, items = PRESETS[name]
+    code, shown, err = floatlens(*command, "--out", tmp_path / "run", "--dry-run")
+    assert code == 0, err
+    assert f"study {name}" in shown
+    assert "scale:rag:documents=2, 2 questions" in shown
+    assert f"{items} items to do, 1 worker with 1 thread each" in shown
+    assert "estimated time: about " in shown
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("unpublished")
+@pytest.mark.parametrize("name", PRESETS)
+def test_running_again_continues_and_a_finished_run_says_so(
+    floatlens: Run, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, items = PRESETS[name]
+    out = tmp_path / "run"
+    code, shown, err = floatlens(*command, "--out", out)
+    assert code == 0, err
+    assert f"{items} items to do" in shown
+    assert f"{items} of {items} items in {out}" in err
+    whole = records(out)
+    assert len(whole) == items
+    lines = (out / "records.jsonl").read_bytes()
+    (out / "records.jsonl").write_bytes(lines[:-20])  # as a killed process leaves it
+    code, shown, err = floatlens(*command, "--out", out)
+    assert code == 0, err
+    assert f"1 item to do ({items - 1} on record)" in shown
+    assert {one["item"] for one in records(out)} == {one["item"] for one in whole}
+    monkeypatch.setattr("floatlens.models.loading._read_weights", None)
+    code, shown, err = floatlens(*command, "--out", out)
+    assert code == 0, err
+    assert f"finished: {items} items on record, nothing left to do" in shown
+    code, shown, _ = floatlens(*command, "--out", out, "--dry-run")
+    assert (code, "finished: " in shown) == (0, True)
+
+
+@pytest.mark.usefixtures("unpublished")
+@pytest.mark.parametrize("name", PRESETS)
+def test_ctrl_c_finishes_the_item_and_says_how_to_continue(
+    floatlens: Run, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, items = PRESETS[name]
+    settle = driving._settle
+
+    def interrupted(*args: object) -> object:
+        signal.raise_signal(signal.SIGINT)
+        return settle(*args)  # type: ignore[arg-type]
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(driving, "_settle", interrupted)
+    out = tmp_path / "run"
+    code, _, err = floatlens(*command, "--batch", "1", "--out", out)
+    assert code == 130
+    assert "finishing the items under way, then stopping" in err
+    assert f"stopped with 1 of {items} items on record" in err
+    assert f"to continue: floatlens {name} scale:qwen --data scale:rag:documents=2" in err.splitlines()[-1]
+    assert len(records(out)) == 1
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_cluster_needs_ray(floatlens: Run, tmp_path: Path, name: str) -> None:
+    command, _ = PRESETS[name]
+    code, _, err = floatlens(*command, "--address", "auto", "--out", tmp_path / "run")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "give the executor ray with it" in err
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_bad_folder_is_refused_at_once(floatlens: Run, tmp_path: Path, name: str) -> None:
+    command, _ = PRESETS[name]
+    (tmp_path / "file").touch()
+    code, _, err = floatlens(*command, "--out", tmp_path / "file" / "run")
+    line = f"floatlens: --out {tmp_path}/file/run: {tmp_path}/file is a file; give a folder\n"
+    assert (code, err) == (2, line)
+
+
+# -- what each gives --------------------------------------------------------------------------------------------------
+
+
+def test_qa_writes_records_and_table_one(floatlens: Run, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = ("qa", "scale:llada", "--data", "scale:known:documents=2", "--limit", "5", "--out", out, *QUICK)
+    code, shown, err = floatlens(*command, "--paper")
+    assert code == 0, err
+    assert "10 of 10 items" in err
+    assert "scale:llada w/ RAG" in shown
+    assert "LLaDA w/ RAG (arXiv 2601.07894, Table 1)" in shown
+    found = records(out)
+    assert {_kind(record) for record in found} == {"closed", "rag"}
+    assert all(record["prompt"] and record["seconds"] > 0 for record in found)
+    right = sum(record["accuracy"] for record in found if _kind(record) == "rag") / 5
+    table = (out / "tables" / "table1.md").read_text()
+    assert f"| scale:llada w/ RAG | {100 * right:.1f} |" in table
+    assert {path.name for path in (out / "tables").iterdir()} >= {"table1.csv", "table1.tex", "gains.parquet"}
+    assert (out / "figures" / "gain.svg").is_file()
+    assert not (out / "report.html").exists()
+
+
+def _kind(record: dict[str, Any]) -> str:
+    condition = record["condition"]
+    return str(condition["kind"] if isinstance(condition, dict) else condition)
+
+
+def test_stress_writes_curves_and_figures(floatlens: Run, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    code, shown, err = floatlens(
+        *("stress", "scale:llada", "--data", "scale:rag:documents=4", "--data", "scale:two-hop:documents=4"),
+        *("--limit", "4", "--out", out, "--documents", "4", "--places", "0,3", "--change", "distractor_counts=1,2"),
+        *("--change", "distractor_kinds=random,topic"),
+        *("--change", "shuffles=2", "--change", "mask_counts=1,2", *QUICK),
+    )
+    assert code == 0, err
+    assert "layout: 4 of 4 questions of scale:rag:documents=4 do not fit" in err
+    curves = pd.read_csv(out / "tables" / "curves.csv")
+    assert set(curves["test"]) == {"noise", "position", "distractor", "layout", "order", "masks"}
+    own = curves[(curves["test"] == "position") & (curves["data"] == "scale:rag:documents=4")]
+    assert own["x"].tolist() == [0, 3]
+    assert set(own["n"]) == {4}
+    assert "same answer in two orders" in shown
+    drawn = {path.name for path in (out / "figures").glob("*.png")}
+    assert drawn == {f"stress-{test}.png" for test in set(curves["test"])}
+    robustness = pd.read_csv(out / "tables" / "robustness.csv")
+    assert {"reference", "robustness", "low", "high"} <= set(robustness.columns)
+    code, _, err = floatlens(
+        *("stress", "scale:llada", "--data", "scale:rag:documents=4", "--data", "scale:two-hop:documents=4"),
+        *("--limit", "4", "--out", out, "--places", "0,3", "--change", "distractor_counts=1,2"),
+        *("--change", "distractor_kinds=random,topic"),
+        *("--change", "shuffles=2", "--change", "mask_counts=1,2", *QUICK),
+    )
+    assert code == 2
+    assert "stress.documents = 4, now it is 10" in err
+
+
+def test_intervene_writes_effects_and_figures(floatlens: Run, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = (
+        *("intervene", "scale:qwen", "--data", "scale:rag:documents=2", "--limit", "3", "--out", out),
+        *("--edit", "drop_anchors:k=1", "--edit", "freeze_layers:layers=0-3", "--traces", "1", *QUICK),
+    )
+    code, shown, err = floatlens(*command)
+    assert code == 0, err
+    assert "freeze_layers layers=0-3 (random)" in " ".join(shown.split())
+    effects = pd.read_csv(out / "tables" / "effects.csv")
+    assert set(effects["metric"]) == {"accuracy", "f1", "kl"}
+    assert set(effects["n"]) == {3}
+    found = pd.read_csv(out / "tables" / "measured.csv")
+    shares = {f"{name}{than}" for name in ("first position", "strongest key") for than in ("", ", above uniform")}
+    assert {"overlap", "speed", "moved", *shares} == set(found["quantity"])
+    places = pd.read_csv(out / "tables" / "moved.csv")
+    frozen = places[(places["edit"] == "freeze_layers") & ~places["control"]]
+    assert set(frozen["layer"]) == {0, 1, 2, 3}
+    assert (frozen["mass"] > 0).all()
+    moved = found[(found["quantity"] == "moved") & (found["edit"] == "freeze_layers")]
+    assert (moved["mean"] > 0.05).all()
+    drawn = {path.name.partition("-")[2] for path in (out / "figures").glob("*.png")}
+    assert drawn == {"accuracy.png", "kl.png"}
+    code, shown, _ = floatlens("claims", out)
+    assert code == 0
+    assert "removing its anchor" in " ".join(shown.split())
+
+
+@pytest.mark.usefixtures("unpublished")
+def test_a_dose_given_twice_is_one(floatlens: Run, tmp_path: Path) -> None:
+    common = ("intervene", "scale:qwen", "--data", "scale:rag:documents=2", "--limit", "1", "--out", tmp_path / "run")
+    more = ("--traces", "0", *QUICK)
+    code, _, err = floatlens(*common, *more, "--edit", "sink_token:logit=2,2", "--edit", "sink_token:logit=2.0")
+    assert code == 0, err
+    assert "2 of 2 items" in err
+
+
+def test_a_run_of_which_every_edit_fails_says_so_once(floatlens: Run, tmp_path: Path) -> None:
+    common = ("intervene", "scale:qwen", "--data", "scale:rag:documents=2", "--limit", "1", "--out", tmp_path / "run")
+    code, _, err = floatlens(*common, "--traces", "0", *QUICK, "--edit", "drop_anchors:k=9999")
+    assert code == 1
+    assert "would leave none" in err
+    assert "bug" not in err
+
+
+@pytest.mark.usefixtures("unpublished")
+def test_bad_records_are_named_or_skipped(floatlens: Run, data: Data, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    path = data(0, {"question": "who?", "answers": ["a"], "documents": [{"text": "a"}]}, "{broken")
+    code, _, err = floatlens("qa", "scale:llada", "--data", path, "--out", out, *QUICK)
+    assert code == 2
+    assert f"{path}:2: " in err
+    assert "skip" in err
+    assert not out.exists()
+    code, _, err = floatlens("qa", "scale:llada", "--data", path, "--out", out, "--skip-bad", *QUICK)
+    assert code == 0
+    assert "1 bad record skipped" in err
+
+
+def test_claims_of_runs_of_answers(floatlens: Run, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    models = ("scale:llada", "scale:qwen")
+    code, _, err = floatlens("qa", *models, "--data", "scale:rag:documents=2", "--limit", "9", "--out", out, *QUICK)
+    assert code == 0, err
+    code, shown, _ = floatlens("claims", out)
+    assert code == 0
+    for word in ("retrieved", "scale:llada", "against", "gain"):
+        assert word in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("qa", "scale:llada", "--data", "scale:rag", "--mode", "open"), '"open"'),
+        (("qa", "scale:llada", "--data", "scale:rga"), 'no question set "rga"; did you mean "rag"?'),
+        (("qa", "scale:llada", "--data", "scale:closed-known"), "no documents, which this task needs"),
+        (("qa", "scale:llada", "--data", "scale:rag", "--data", "scale:rag"), 'its name "scale:rag" is that of'),
+        (("qa", "scale:lada", "--data", "scale:rag"), "scale:lada"),
+        (("qa", "scale:llada", "--data", "scale:rag", "--limit", "0"), "0 is not in the range x>=1"),
+        (("stress", "scale:llada", "--data", "scale:rag", "--test", "nois"), 'did you mean "noise"?'),
+        (("stress", "scale:llada", "--data", "scale:rag", "--change", "shufles=2"), "shufles"),
+        (("stress", "scale:llada", "--data", "scale:rag", "--change", "shuffles"), "such as --change shuffles=8"),
+        (("stress", "scale:llada", "--data", "scale:rag", "--gold", "answer"), "scale world mark their gold"),
+        (("stress", "scale:llada", "--data", "scale:rag", "--places", "12"), "places: 12; expected 0 to 9"),
+        (("intervene", "scale:qwen", "--data", "scale:rag", "--edit", "drop"), '"drop"'),
+    ],
+)
+def test_mistakes_are_one_line(floatlens: Run, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    limit = () if "--limit" in arguments else ("--limit", "2")
+    code, shown, err = floatlens(*arguments, "--out", tmp_path / "run", *limit, *QUICK)
+    assert (code, shown) == (2, "")
+    assert message in err.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
