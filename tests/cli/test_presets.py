@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from floatlens.runs import driving
+from floatlens.runs import engine
 
 Run = Callable[..., tuple[int, str, str]]
 Data = Callable[..., Path]
@@ -28,13 +28,17 @@ PRESETS = {
 @pytest.fixture
 def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records and traces alone, without the tables and figures that take longer than the items."""
-    from floatlens.runs import results
+    from floatlens.runs import publish
 
-    monkeypatch.setattr(results, "publish_study", lambda *_, **__: results.Findings())
+    monkeypatch.setattr(publish, "publish_study", lambda *_, **__: publish.Findings())
 
 
 def records(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+
+
+def _identity(record: dict[str, Any]) -> str:
+    return json.dumps([record[key] for key in ("what", "model", "data", "condition", "id")])
 
 
 # -- what all have in common ------------------------------------------------------------------------------------------
@@ -70,7 +74,7 @@ def test_running_again_continues_and_a_finished_run_says_so(
     code, shown, err = floatlens(*command, "--out", out)
     assert code == 0, err
     assert f"1 item to do ({items - 1} on record)" in shown
-    assert {one["item"] for one in records(out)} == {one["item"] for one in whole}
+    assert {_identity(one) for one in records(out)} == {_identity(one) for one in whole}
     monkeypatch.setattr("floatlens.models.loading._read_weights", None)
     code, shown, err = floatlens(*command, "--out", out)
     assert code == 0, err
@@ -85,14 +89,14 @@ def test_ctrl_c_finishes_the_item_and_says_how_to_continue(
     floatlens: Run, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command, items = PRESETS[name]
-    settle = driving._settle
+    settle = engine._write
 
     def interrupted(*args: object) -> object:
         signal.raise_signal(signal.SIGINT)
         return settle(*args)  # type: ignore[arg-type]
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(driving, "_settle", interrupted)
+    monkeypatch.setattr(engine, "_write", interrupted)
     out = tmp_path / "run"
     code, _, err = floatlens(*command, "--batch", "1", "--out", out)
     assert code == 130
@@ -143,8 +147,7 @@ def test_qa_writes_records_and_table_one(floatlens: Run, tmp_path: Path) -> None
 
 
 def _kind(record: dict[str, Any]) -> str:
-    condition = record["condition"]
-    return str(condition["kind"] if isinstance(condition, dict) else condition)
+    return str(record["condition"]["kind"])
 
 
 def test_stress_writes_curves_and_figures(floatlens: Run, tmp_path: Path) -> None:

@@ -188,12 +188,12 @@ def _checked(
     forced: bool,
 ) -> tuple[str, dict[str, Any]]:
     """The sampler and its settings; everything is refused that does not fit the model's configuration."""
-    from floatlens.probes import make_probes
     from floatlens.attention.select import Select
     from floatlens.decoding import samplers
     from floatlens.decoding.registry import read_settings, sampler_for
     from floatlens.decoding.target import open_settings
     from floatlens.models.facts import look
+    from floatlens.probes import make_probes
     from floatlens.prompts import load_template
     from floatlens.traces.tracing import DEFAULT_PROBES
 
