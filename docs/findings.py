@@ -41,7 +41,7 @@ EDITS = (
 )
 KEPT = (
     *("table1.md", "robustness.csv", "agreement.csv", "curves.csv", "effects.csv", "measured.csv", "claims.csv"),
-    *(f"interventions-{metric}.md" for metric in ("accuracy", "f1", "kl")),
+    *(f"edits-{metric}.md" for metric in ("accuracy", "f1", "kl")),
 )
 SMOLLM2 = "natural:smollm2"
 NQ = HERE.parents[1] / "shared" / "data" / "nq-open-oracle-1655.jsonl.gz"
@@ -61,10 +61,10 @@ def keep(folder: Path, name: str) -> None:
     for wanted in KEPT:
         if (folder / "tables" / wanted).is_file():
             told = (folder / "tables" / wanted).read_text(encoding="utf-8")
-            kept = OUT / f"{name}-{wanted.removeprefix('interventions-')}"
+            kept = OUT / f"{name}-{wanted.removeprefix('edits-')}"
             kept.write_text(told, encoding="utf-8")
     for picture in (folder / "figures").glob("*.png"):
-        shutil.copy(picture, OUT / f"{name}-{picture.name.removeprefix('stress-').removeprefix('interventions-')}")
+        shutil.copy(picture, OUT / f"{name}-{picture.name.removeprefix('stress-').removeprefix('edits-')}")
 
 
 def judge(folder: Path) -> None:

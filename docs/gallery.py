@@ -23,7 +23,7 @@ QUESTIONS, DOCUMENTS, GOLD, SEED = 32, 10, (0, 4, 9), 7
 CAPTIONS = {
     "summary": "**Summary.** Anchor stability (Jaccard, step to step), excess absorption, attention on lexical tokens "
     "and copy scores, by layer.",
-    "heatmap": "**One trace.** Attention received by every position, step by step; anchors hatched, regions below, "
+    "anchors": "**One trace.** Attention received by every position, step by step; anchors hatched, regions below, "
     "circles where a token was committed. The first question of each model, in its first and its last layer.",
     "drift": "**Drift.** Anchor stability (Jaccard, step to step), speed of the strongest key, lifetime of an anchor, "
     "entropy of attention.",
@@ -32,7 +32,7 @@ CAPTIONS = {
     "qk": "**Norm and angle.** Advantage of anchors in q·k over the other keys, split into key norm and angle.",
     "qk_maps": "**One head.** q·k, its cosine and the product of norms, query by key, in a shallow and a deep layer.",
     "token_classes": "**Token classes.** Classes of anchors and of attended tokens, compared with the text.",
-    "retrieval": "**Retrieval heads.** Copy score by layer and head.",
+    "retrieval_heads": "**Retrieval heads.** Copy score by layer and head.",
     "rollout": "**Region flow.** Rollout between regions with the gold document first, fifth and last.",
     "gold_lift": "**Gold lift.** Flow to the answer from the gold document ÷ from the others.",
     "extremes": "**Extreme tokens.** Value and residual norms of anchors ÷ the median token; dormant heads.",
@@ -69,7 +69,7 @@ def qk_maps(out: Path) -> None:
         maps = fl.QK(heatmaps=fl.Select(layers=[2, 6], heads=[0], steps=[0]))
         traced = fl.trace(fl.load(f"scale:{model}"), **asked, probes=["received", maps], gen_length=8)
         for layer in (2, 6):
-            figure = fl.plot_qk(qk_picture(traced, layer, 0))
+            figure = fl.plot_qk_maps(qk_picture(traced, layer, 0))
             figure.savefig(out / f"qk_maps-scale-{model}-layer{layer}-head0.png", dpi=160)
 
 

@@ -31,7 +31,7 @@ from floatlens.adaptation.sources import read_corpus
 from floatlens.adaptation.state import STATE, read_facts, read_log
 from floatlens.cli import main
 from floatlens.cli.terminal import duration, say
-from floatlens.plots.adaptation import plot_adaptation
+from floatlens.plots import plot_adaptation
 from floatlens.subjects.natural import ADAPTERS
 
 HERE = Path(__file__).parent

@@ -4,7 +4,7 @@
     model = fl.load("GSAI-ML/LLaDA-8B-Instruct")
     trace = fl.trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0)
     fl.drift(trace).slope                              # a number with its interval
-    fl.plot_drift(trace, layer=0)                      # a matplotlib Figure
+    fl.plot_drift(trace)                               # a matplotlib Figure
 
 Names are imported when they are first used, so that `import floatlens` and the command line start at once.
 """
@@ -29,19 +29,23 @@ if TYPE_CHECKING:
     from floatlens.attention.select import Select
     from floatlens.claims import Claim, claims
     from floatlens.core.errors import FloatlensError, FloatlensWarning
-    from floatlens.decoding import Decoded, Step, decode, decode_steps, samplers
+    from floatlens.decoding import Decoded, Step, decode, decode_steps
     from floatlens.edits import AblateHeads, DropAnchors, DropRandom, FreezeLayers, PinAnchors, SinkToken, SwapAnchors
     from floatlens.edits.context import edit
     from floatlens.models import LanguageModel, families, load
     from floatlens.plots import (
         plot_absorption,
+        plot_anchors,
         plot_drift,
+        plot_edits,
         plot_extremes,
+        plot_flow,
+        plot_gains,
         plot_gold_lift,
         plot_qk,
-        plot_qk_profile,
-        plot_retrieval,
-        plot_rollout,
+        plot_qk_maps,
+        plot_retrieval_heads,
+        plot_stress,
         plot_summary,
         plot_token_classes,
     )
@@ -66,10 +70,10 @@ _ROOMS = {
     "floatlens.edits": "AblateHeads DropAnchors DropRandom FreezeLayers PinAnchors SinkToken SwapAnchors",
     "floatlens.probes": "QK AnswerRows Entropy Extremes Flow Matrix Received",
     "floatlens.edits.context": "edit",
-    "floatlens.decoding": "Decoded Step decode decode_steps samplers",
+    "floatlens.decoding": "Decoded Step decode decode_steps",
     "floatlens.core.errors": "FloatlensError FloatlensWarning",
-    "floatlens.plots": "plot_absorption plot_drift plot_extremes plot_gold_lift plot_qk plot_qk_profile "
-    "plot_retrieval plot_rollout plot_summary plot_token_classes",
+    "floatlens.plots": "plot_absorption plot_anchors plot_drift plot_edits plot_extremes plot_flow plot_gains "
+    "plot_gold_lift plot_qk plot_qk_maps plot_retrieval_heads plot_stress plot_summary plot_token_classes",
     "floatlens.models": "LanguageModel families load",
     "floatlens.prompts": "Document Prompt",
     "floatlens.report": "explore",
@@ -131,19 +135,22 @@ __all__ = [
     "open_run",
     "open_trace",
     "plot_absorption",
+    "plot_anchors",
     "plot_drift",
+    "plot_edits",
     "plot_extremes",
+    "plot_flow",
+    "plot_gains",
     "plot_gold_lift",
     "plot_qk",
-    "plot_qk_profile",
-    "plot_retrieval",
-    "plot_rollout",
+    "plot_qk_maps",
+    "plot_retrieval_heads",
+    "plot_stress",
     "plot_summary",
     "plot_token_classes",
     "qk",
     "retrieval_heads",
     "run",
-    "samplers",
     "token_classes",
     "trace",
 ]

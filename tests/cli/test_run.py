@@ -50,10 +50,10 @@ def test_from_a_plan_to_a_report_and_on(floatlens: Run, study: Path, tmp_path: P
     assert code == 0
     assert "removing its anchors" in " ".join(shown.split())  # of the answers
     assert "the anchors of a" in " ".join(shown.split())  # of the traces
-    (out / "figures" / "interventions-accuracy.png").unlink()
+    (out / "figures" / "edits-accuracy.png").unlink()
     code, _, err = floatlens("figures", out, "--format", "png")
     assert code == 0, err
-    assert (out / "figures" / "interventions-accuracy.png").is_file()
+    assert (out / "figures" / "edits-accuracy.png").is_file()
 
 
 def test_ctrl_c_says_how_to_continue(

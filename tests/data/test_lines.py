@@ -41,7 +41,7 @@ def refusal(folder: Path, name: str, content: bytes) -> str:
         (
             "x.csv",
             CSV,
-            "x.csv: a CSV file with the columns id, question, answer instead of JSON lines; convert it",
+            "x.csv: a CSV file with the columns id, question, answer instead of JSON lines; convert it with",
         ),
         ("x.csv", CSV.replace(b",", b"\t"), "x.csv: a TSV file with the columns id, question, answer"),
         ("x.txt", CSV, 'pd.read_csv("x.txt").to_json("x.txt.jsonl", orient="records", lines=True)'),
@@ -51,6 +51,8 @@ def refusal(folder: Path, name: str, content: bytes) -> str:
         ("x.json.gz", gzip.compress(json.dumps(RECORDS).encode()), "zcat x.json.gz | jq -c '.[]' > x.lines.jsonl"),
         ("x.json", json.dumps(RECORDS * 9000).encode(), "one JSON document (a list)"),
         ("x.json", json.dumps({"data": RECORDS}, indent=2).encode(), "one JSON document (an object)"),
+        ("x.json", json.dumps(RECORDS[0], indent=2).encode(), "cat x.json | jq -c '.' > x.lines.jsonl"),
+        ("x.json", json.dumps({"a": RECORDS[0]}, indent=2).encode(), "cat x.json | jq -c '.[]' > x.lines.jsonl"),
     ],
 )
 def test_other_files_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:

@@ -110,9 +110,16 @@ def test_what_is_committed_stays(llada, prompts):
 
 
 def test_passes_that_would_find_no_mask_are_not_run(llada, prompts):
-    one_each = decode(llada, prompts(5)[0], gen_length=4, steps=4)
-    assert decode(llada, prompts(5)[0], gen_length=4, steps=9).forward_passes == 4
-    assert committed(decode(llada, prompts(5)[0], gen_length=4, steps=9)) == committed(one_each)
+    masked = prompts(5)[0] + [llada.mask_id] * 4
+    one_each = decode(llada, masked, gen_length=0, steps=4)
+    assert decode(llada, masked, gen_length=0, steps=9).forward_passes == 4
+    assert committed(decode(llada, masked, gen_length=0, steps=9)) == committed(one_each)
+    assert decode(llada, prompts(5)[0], target_ids=[7, 8, 9, 5], steps=9).forward_passes == 4
+
+
+def test_more_steps_than_tokens_are_refused(llada, prompts):
+    with pytest.raises(FloatlensError, match="steps=9 is more than the 4 tokens to write; use steps=4 or fewer"):
+        decode(llada, prompts(5)[0], gen_length=4, steps=9)
 
 
 def test_confidence_is_the_noise_free_probability(llada, prompts, shifted_logits):

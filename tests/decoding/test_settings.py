@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.decoding import decode_steps, plan, register, samplers
+from floatlens.decoding import SAMPLERS, decode_steps, plan
 
 NAMES = {
     "llada": {"steps", "gen_length", "block_length", "temperature", "cfg_scale", "remasking", "seed"}
@@ -17,16 +17,16 @@ NAMES = {
 
 
 def test_names_of_samplers_and_settings():
-    assert {name: set(sampler.settings.model_fields) for name, sampler in samplers().items()} == NAMES
-    for sampler in samplers().values():
+    assert {name: set(sampler.settings.model_fields) for name, sampler in SAMPLERS.items()} == NAMES
+    for sampler in SAMPLERS.values():
         assert all(field.description for field in sampler.settings.model_fields.values())
 
 
 def test_a_name_is_registered_once():
-    with pytest.raises(ValueError, match='"llada" is registered already'):
-        register(samplers()["llada"])
+    with pytest.raises(ValueError, match='the sampler "llada" exists already'):
+        SAMPLERS.add("llada", SAMPLERS["llada"])
     with pytest.raises(TypeError):
-        samplers()["llada"] = samplers()["dream"]
+        SAMPLERS["llada"] = SAMPLERS["dream"]
 
 
 def test_defaults_follow_gen_length(llada):
@@ -38,15 +38,15 @@ def test_defaults_follow_gen_length(llada):
 
 def test_settings_survive_json(llada):
     settings = plan(llada, [[5], [6]], gen_length=8, steps=4, block_length=2, seed=[3, 4]).settings
-    assert samplers()["llada"].settings.model_validate_json(settings.model_dump_json()) == settings
+    assert SAMPLERS["llada"].settings.model_validate_json(settings.model_dump_json()) == settings
 
 
 UNKNOWN = [
     ("llada", {"alg": "entropy"}, 'the sampler "llada" has no setting "alg"; it belongs to dream'),
     ("arm", {"steps": 3}, 'the sampler "ar" has no setting "steps"; it belongs to dream and llada'),
     ("llada", {"step": 3}, 'the sampler "llada" has no setting "step"; did you mean "steps"?'),
-    ("llada", {"sampler": "llda"}, 'unknown sampler "llda"; did you mean "llada"?'),
-    ("dream", {"sampler": "nucleus"}, 'unknown sampler "nucleus"; known: ar, dream, llada, threshold'),
+    ("llada", {"sampler": "llda"}, 'no sampler "llda"; did you mean "llada"?'),
+    ("dream", {"sampler": "nucleus"}, 'no sampler "nucleus"; known: ar, dream, llada, threshold'),
 ]
 
 

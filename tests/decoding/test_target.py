@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from floatlens.core.errors import FloatlensError
-from floatlens.decoding import decode, decode_steps, plan, samplers
+from floatlens.decoding import SAMPLERS, decode, decode_steps, plan
 from floatlens.decoding.target import open_settings
 
 FREE = [
@@ -275,14 +275,14 @@ def test_a_free_text_has_no_likelihood(llada):
 
 
 def test_settings_for_texts_of_any_length(llada):
-    everything = open_settings(samplers()["llada"], {"temperature": 0.5, "seed": 3})
+    everything = open_settings(SAMPLERS["llada"], {"temperature": 0.5, "seed": 3})
     assert {"gen_length", "steps", "block_length"}.isdisjoint(everything)
     assert (everything["temperature"], everything["seed"], everything["remasking"]) == (0.5, 3, "low_confidence")
-    blocks = open_settings(samplers()["llada"], {"block_length": 5, "steps": 10})
+    blocks = open_settings(SAMPLERS["llada"], {"block_length": 5, "steps": 10})
     assert (blocks["block_length"], blocks["steps"]) == (5, 10)
     assert len(decode(llada, [5], target_ids=[7] * 10, **blocks).steps) == 10
-    assert open_settings(samplers()["ar"], {"top_p": 0.5})["top_p"] == 0.5
+    assert open_settings(SAMPLERS["ar"], {"top_p": 0.5})["top_p"] == 0.5
     with pytest.raises(FloatlensError, match="length of its own; leave gen_length out"):
-        open_settings(samplers()["ar"], {"gen_length": 4})
+        open_settings(SAMPLERS["ar"], {"gen_length": 4})
     with pytest.raises(FloatlensError, match='no setting "alg"'):
-        open_settings(samplers()["llada"], {"alg": "entropy"})
+        open_settings(SAMPLERS["llada"], {"alg": "entropy"})

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from floatlens.analysis import Result
 from floatlens.analysis.qk_picture import QKPicture
 from floatlens.core.errors import FloatlensError
-from floatlens.plots import plot_qk, plot_retrieval, plot_rollout, plot_token_classes
+from floatlens.plots import plot_flow, plot_qk_maps, plot_retrieval_heads, plot_token_classes
 from floatlens.prompts.words import CLASSES
 
 
@@ -27,14 +27,14 @@ def _panels(figure: Any) -> list[Any]:
 
 def test_retrieval_maps_share_a_scale_and_have_a_profile(result: Callable[..., Result]) -> None:
     found = result("retrieval_heads")
-    figure = plot_retrieval(found, "mass")
+    figure = plot_retrieval_heads(found, "mass")
     panels = _panels(figure)
     for axes, group in zip(panels, found, strict=True):
         assert np.array_equal(_cells(axes), group.estimate("mass").mean)
         assert axes.get_title("left") == group.model
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("head", "layer")
     assert len({axes.images[0].get_clim() for axes in panels}) == 1
-    profile = next(axes for axes in figure.axes if axes.get_title("left") == "By depth")
+    profile = next(axes for axes in figure.axes if axes.get_title("left") == "By layer")
     for group in found:
         line = next(one for one in profile.lines if one.get_label() == group.model)
         assert np.allclose(line.get_xdata(), group.values("mass").mean(axis=(0, 2)))
@@ -44,18 +44,18 @@ def test_retrieval_maps_share_a_scale_and_have_a_profile(result: Callable[..., R
 
 def test_four_models_fill_a_square(result: Callable[..., Result]) -> None:
     found = result("retrieval_heads", dict.fromkeys("abcd", "mdm"))
-    places = [axes.get_subplotspec() for axes in _panels(plot_retrieval(found))]
+    places = [axes.get_subplotspec() for axes in _panels(plot_retrieval_heads(found))]
     assert [(one.rowspan.start, one.colspan.start) for one in places] == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 def test_retrieval_of_an_unknown_score_is_refused(result: Callable[..., Result]) -> None:
     with pytest.raises(FloatlensError, match="no variable"):
-        plot_retrieval(result("retrieval_heads"), "depth")  # type: ignore[arg-type]
+        plot_retrieval_heads(result("retrieval_heads"), "depth")
 
 
 def test_rollout_frames_gold(result: Callable[..., Result]) -> None:
     found = result("flow")
-    panels = _panels(plot_rollout(found, "scale:qwen"))
+    panels = _panels(plot_flow(found, "scale:qwen"))
     assert [axes.get_title("left") for axes in panels] == [f"gold at {gold} of 3" for gold in (1, 2, 3)]
     for gold, axes in zip((1, 2, 3), panels, strict=True):
         assert np.array_equal(_cells(axes), found.group("scale:qwen", gold=gold).estimate("rollout").mean)
@@ -70,14 +70,14 @@ def test_rollout_frames_gold(result: Callable[..., Result]) -> None:
 
 def test_rollout_of_an_unknown_model_says_which_there_are(result: Callable[..., Result]) -> None:
     with pytest.raises(FloatlensError, match="scale:llada"):
-        plot_rollout(result("flow"), "scale:lada")
+        plot_flow(result("flow"), "scale:lada")
 
 
 def test_token_class_bars_are_the_shares_and_the_tokens_stand_beside(result: Callable[..., Result]) -> None:
     found = result("token_classes")
     figure = plot_token_classes(found)
-    grid = np.array(figure.axes).reshape(3, 2)
-    for column, group in zip(grid.T, found, strict=True):
+    grid = np.array(figure.axes).reshape(2, 3)  # a column per model
+    for column, group in zip(grid, found, strict=True):
         for axes, variable in zip(column[:2], ("anchors", "mass"), strict=True):
             shares, tokens = group.estimate(variable).mean, group.estimate("tokens").mean
             for bars, i in zip(axes.containers, range(len(CLASSES)), strict=True):
@@ -86,8 +86,9 @@ def test_token_class_bars_are_the_shares_and_the_tokens_stand_beside(result: Cal
             tops = [bar.get_y() + bar.get_height() for bar in axes.containers[-1]]
             assert np.allclose(tops, 1)
         drawn = {line.get_label(): line.get_ydata() for line in column[2].lines}
-        for name in ("structural", "lexical", "structural_anchors", "lexical_anchors"):
-            assert np.array_equal(drawn[name], group.estimate(name).mean)
+        for side in ("structural", "lexical"):
+            assert np.array_equal(drawn[f"{side}, attention"], group.estimate(side).mean)
+            assert np.array_equal(drawn[f"{side}, anchors"], group.estimate(f"{side}_anchors").mean)
 
 
 def _picture(size: int, *, tokens: bool = True, causal: bool = True) -> Any:
@@ -103,9 +104,9 @@ def _picture(size: int, *, tokens: bool = True, causal: bool = True) -> Any:
 
 @pytest.mark.parametrize("size", [8, 90])
 @pytest.mark.parametrize("tokens", [True, False])
-def test_qk_pictures(size: int, tokens: bool, shown: Any) -> None:
+def test_qk_maps(size: int, tokens: bool, shown: Any) -> None:
     picture = _picture(size, tokens=tokens)
-    figure = shown(plot_qk(picture))
+    figure = shown(plot_qk_maps(picture))
     panels = _panels(figure)
     for axes, field in zip(panels, ("dot", "cos", "norm"), strict=True):
         assert np.array_equal(_cells(axes), getattr(picture, field), equal_nan=True)
@@ -120,7 +121,7 @@ def test_qk_pictures(size: int, tokens: bool, shown: Any) -> None:
 
 
 def test_callouts_do_not_cover_each_other(shown: Any) -> None:
-    figure = shown(plot_qk(_picture(90)))
+    figure = shown(plot_qk_maps(_picture(90)))
     for axes in _panels(figure):
         words = [Text.get_window_extent(text) for text in axes.texts]  # without leaders
         assert len(words) == 3
@@ -130,7 +131,7 @@ def test_callouts_do_not_cover_each_other(shown: Any) -> None:
 def test_qk_without_anchors_and_without_a_mask(shown: Any) -> None:
     picture = _picture(40, causal=False)
     picture.anchors[:] = False
-    assert len(_panels(shown(plot_qk(picture)))) == 3
+    assert len(_panels(shown(plot_qk_maps(picture)))) == 3
 
 
 @pytest.mark.parametrize("name", ["dream", "qwen2"])
@@ -140,7 +141,7 @@ def test_qk_picture_of_a_real_trace(name: str, tiny_model: Callable[[str], Any],
 
     probes = ["received", QK(heatmaps=Select(layers=[1], heads=[2], steps=[1]))]
     picture = qk_picture(trace(tiny_model(name), prompt_ids=[5, 9, 12, 33], probes=probes, gen_length=4), 1, 2)
-    panels = _panels(shown(plot_qk(picture)))
+    panels = _panels(shown(plot_qk_maps(picture)))
     assert np.array_equal(_cells(panels[0]), picture.dot, equal_nan=True)
     upper = np.isnan(_cells(panels[1])[np.triu_indices(len(picture.dot), 1)])
     assert upper.all() if name == "qwen2" else not upper.any()

@@ -13,10 +13,10 @@ from floatlens.analysis import Result
 from floatlens.analysis.intervals import estimate
 from floatlens.plots import (
     plot_absorption,
-    plot_drift_profile,
+    plot_drift,
     plot_extremes,
     plot_gold_lift,
-    plot_qk_profile,
+    plot_qk,
     plot_summary,
 )
 
@@ -70,7 +70,7 @@ def test_kinds_of_models_are_told_apart_without_colour(result: Callable[..., Res
     [
         (plot_extremes, "extremes", ("value_ratio", "residual_ratio", "dormant")),
         (
-            plot_drift_profile,
+            plot_drift,
             "drift",
             ("jaccard_by_layer", "slope_by_layer", "lifetime_share_by_layer", "entropy_by_layer"),
         ),
@@ -88,7 +88,7 @@ def test_a_panel_per_variable(plot: Any, analysis: str, variables: tuple[str, ..
 
 def test_qk_profile_averages_heads_within_samples(result: Callable[..., Result]) -> None:
     found = result("qk")
-    figure = plot_qk_profile(found)
+    figure = plot_qk(found)
     for axes, part in zip(figure.axes, ("norm_part", "angle_part"), strict=True):
         for group in found:
             expected = estimate(group.values(part).mean(axis=-1))

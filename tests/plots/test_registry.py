@@ -1,8 +1,8 @@
-"""Every figure at once, from results of every kind: nothing breaks, nothing covers anything."""
+"""Every figure at once, from results of every kind: nothing breaks, nothing covers anything; and figures of others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,9 @@ import pytest
 
 from floatlens.analysis import ANALYSES, Result
 from floatlens.core.errors import FloatlensError
-from floatlens.plots import FIGURES, draw_figures
+from floatlens.plots import FIGURES, FigureType, describe_figures
+from floatlens.plots.drawing import draw
+from floatlens.plots.drift import drift_figure
 
 ONE = {"scale:llada": "mdm"}
 TWO = {"scale:llada": "mdm", "scale:qwen": "arm"}
@@ -24,6 +26,8 @@ CASES: dict[str, dict[str, Any]] = {
     "nothing defined": {"models": TWO, "undefined": True},
     "nothing defined at all": {"models": ONE, "undefined": True},
 }
+OF_RESULTS = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(ANALYSES)]
+ELSEWHERE = {name: f"no result of {name}" for name in ("anchors", "qk_maps", "gains", "stress", "edits")}
 
 
 def _assert_readable(figure: Any) -> None:
@@ -45,51 +49,64 @@ def _assert_readable(figure: Any) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_figure_is_readable(case: str, every_result: Callable[..., dict[str, Result]], shown: Any) -> None:
-    drawn = draw_figures(every_result(**CASES[case]))
-    assert drawn.skipped == {}
-    assert len(drawn.figures) == len(FIGURES) - 1 + len(CASES[case]["models"])
-    for figure in drawn.figures.values():
-        _assert_readable(shown(figure))
+    found = describe_figures(every_result(**CASES[case]))
+    assert found.skipped == ELSEWHERE
+    assert len(found.figures) == len(OF_RESULTS) - 1 + len(CASES[case]["models"])
+    for figure in found.figures.values():
+        _assert_readable(shown(draw(figure)))
 
 
 def test_figures_of_what_the_analyses_find_in_real_traces(real_results: dict[str, Result], shown: Any) -> None:
-    drawn = draw_figures(real_results)
-    assert drawn.skipped == {}
-    for figure in drawn.figures.values():
-        _assert_readable(shown(figure))
-    lines = drawn.figures["absorption"].axes[1].lines
+    found = describe_figures(real_results)
+    assert found.skipped == ELSEWHERE
+    drawn = {name: shown(draw(figure)) for name, figure in found.figures.items()}
+    for figure in drawn.values():
+        _assert_readable(figure)
+    lines = drawn["absorption"].axes[1].lines
     for group in real_results["absorption"]:
         expected = group.estimate("absorbed").mean[1]
         assert any(np.array_equal(line.get_ydata(), expected) for line in lines)
 
 
 def test_every_analysis_has_a_figure() -> None:
-    needed = {name for recipe in FIGURES.values() for name in recipe.needs}
-    assert needed == set(ANALYSES)
+    assert {need for name in OF_RESULTS for need in FIGURES[name].needs} == set(ANALYSES)
 
 
 def test_what_is_absent_is_skipped_with_a_reason(every_result: Callable[..., dict[str, Result]]) -> None:
     found = every_result()
     del found["flow"], found["absorption"]
-    drawn = draw_figures(found)
-    assert drawn.skipped == {
+    described = describe_figures(found)
+    assert described.skipped == ELSEWHERE | {
         "summary": "no result of absorption",
         "absorption": "no result of absorption",
         "rollout": "no result of flow",
         "gold_lift": "no result of flow",
     }
-    assert set(drawn.figures) == {"drift", "qk", "token_classes", "retrieval", "extremes"}
+    assert set(described.figures) == {"drift", "qk", "token_classes", "retrieval_heads", "extremes"}
 
 
 def test_names_are_fit_for_files(every_result: Callable[..., dict[str, Result]]) -> None:
-    names = set(draw_figures(every_result(SIX), ["rollout"]).figures)
+    names = set(describe_figures(every_result(SIX), ["rollout"]).figures)
     assert "rollout-scale-llada" in names
     assert "rollout-Some-8B-x" in names
     assert len(names) == 6
     alike = every_result({"a:b": "mdm", "a$b": "mdm"})
-    assert set(draw_figures(alike, ["rollout"]).figures) == {"rollout-a-b", "rollout-a-b-2"}
+    assert set(describe_figures(alike, ["rollout"]).figures) == {"rollout-a-b", "rollout-a-b-2"}
 
 
 def test_an_unknown_figure_is_refused(every_result: Callable[..., dict[str, Result]]) -> None:
     with pytest.raises(FloatlensError, match='did you mean "drift"'):
-        draw_figures(every_result(), ["drft"])
+        describe_figures(every_result(), ["drft"])
+
+
+@pytest.fixture
+def added() -> Iterator[str]:
+    """A figure that a user adds at run time."""
+    FIGURES.add("my_drift", FigureType(("drift",), lambda data: drift_figure(data["drift"])))
+    yield "my_drift"
+    FIGURES.remove("my_drift")
+
+
+def test_an_added_figure_is_described_with_the_others(added: str, every_result: Callable[..., Any]) -> None:
+    assert added in describe_figures(every_result()).figures
+    assert FIGURES[added].home == "drift"

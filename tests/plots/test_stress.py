@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from floatlens.analysis.curves import Curve
 from floatlens.analysis.intervals import estimate
 from floatlens.data.stress import StressSettings, points
-from floatlens.plots import plot_gain, plot_stress
+from floatlens.plots import plot_gains, plot_stress
 
 ROWS = [
     {"model": "a", "kind": "mdm", "data": "d", "before": 0.2, "after": 0.5, "gain": 0.3, "low": 0.1, "high": 0.45},
@@ -30,11 +31,13 @@ def whiskers(figure: Any) -> list[list[float]]:
 
 
 def test_a_gain_has_its_interval_and_its_n() -> None:
-    figure = plot_gain([{**row, "metric": "accuracy", "n": n} for row, n in zip(ROWS, (40, 60), strict=True)])
+    figure = plot_gains(
+        pd.DataFrame([{**row, "metric": "accuracy", "n": n} for row, n in zip(ROWS, (40, 60), strict=True)])
+    )
     assert np.allclose(whiskers(figure), [[0.3, 0.65], [0.3, 0.55]])  # before + low, before + high
     assert "n = 40–60 questions" in small_print(figure)
     assert "95 %" in small_print(figure)
-    same = plot_gain([{**row, "metric": "accuracy", "n": 40} for row in ROWS])
+    same = plot_gains(pd.DataFrame([{**row, "metric": "accuracy", "n": 40} for row in ROWS]))
     assert "n = 40 questions" in small_print(same)
 
 

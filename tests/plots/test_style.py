@@ -11,7 +11,9 @@ import pytest
 
 from floatlens.analysis import Result
 from floatlens.plots import plot_absorption
-from floatlens.plots.style import canvas, colours, corner, label_of, note, piece, styled
+from floatlens.plots.description import Axis, Figure, Look, Panel, Series
+from floatlens.plots.matplotlib_renderer import render
+from floatlens.plots.style import colours, label_of, note, piece
 
 
 def test_scale_models_have_their_colours_and_others_the_rest() -> None:
@@ -67,20 +69,13 @@ def test_small_print_names_rule_queries_and_n(result: Any) -> None:
     masked = Result("drift", {"rule": "gu", "group": "masked"}, found.groups)
     assert "masked queries" in note(masked)
     assert "gu(ε=0.3)" in note(masked)
-    assert "gold place" in note(result("flow"))
-
-
-@styled
-def _with_corner(text: str) -> Any:
-    figure = canvas(4, 3)
-    figure.add_subplot().set_xlabel("x")
-    corner(figure, text)
-    return figure
+    assert "gold position" in note(result("flow"))
 
 
 @pytest.mark.parametrize("text", ["short", "a long line of small print that needs more than one row " * 4])
-def test_the_corner_covers_nothing(text: str, shown: Any) -> None:
-    figure = shown(_with_corner(text))
+def test_the_small_print_covers_nothing(text: str, shown: Any) -> None:
+    panel = Panel("one", x=Axis("x"), series=(Series(Look("a", "#000000"), (0.0,), (1.0,), (1.0,), (1.0,), (1,)),))
+    figure = shown(render(Figure("Title", (panel,), text, size=(4, 3))))
     words = figure.texts[0].get_window_extent()
     assert not words.overlaps(figure.axes[0].get_tightbbox())
     assert words.x0 >= 0
@@ -102,6 +97,7 @@ def test_dollars_in_names_are_no_mathematics_and_stay_text_in_files(result: Any)
 def test_neither_pyplot_nor_torch_is_needed() -> None:
     code = (
         "import sys, floatlens.plots as f; assert 'matplotlib' not in sys.modules; f.FIGURES; f.plot_drift; "
+        "assert 'matplotlib' not in sys.modules; "
         "assert not {'matplotlib.pyplot', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

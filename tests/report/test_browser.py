@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import floatlens as fl
+from floatlens.claims import claims
 from floatlens.report import Made
 from floatlens.report.answered import open_answered
 from shared.answering import QUESTIONS, right
@@ -49,7 +50,7 @@ def test_no_part_is_wider_than_a_phone(visit: Visit, made: Made) -> None:
 def test_claims_are_shown_with_their_verdicts_and_lead_to_figures(
     both: Watched, runs: list[Path], asked: list[Path]
 ) -> None:
-    expected = [*fl.claims(runs), *(claim for run in open_answered(asked, {}) for claim in run.claims)]
+    expected = [*claims(runs), *(claim for run in open_answered(asked, {}) for claim in run.claims)]
     rows = both.page.locator("#claim-rows > tr")
     assert rows.count() == len(expected)
     for i, claim in enumerate(expected):
@@ -114,7 +115,9 @@ def test_figures_draw_the_numbers_of_the_tables(both: Watched, runs: list[Path])
 def test_answers_are_shown_as_they_were_scored(both: Watched) -> None:
     both.draw_all()
     drawn = both.page.evaluate(
-        "() => document.querySelector('#figure-gain .chart').data.map(t => ({name: t.name, y: Array.from(t.y)}))"
+        "() => { const {data} = document.querySelector('#figure-gains .chart');"
+        "const starts = data.filter(t => t.name === 'start');"
+        "return data.filter(t => t.error_y).map((t, i) => ({name: t.name, y: [starts[i].y[0], t.y[0]]})); }"
     )
     row = both.page.locator("#headline tbody tr", has_text="Gain from documents")
     for i, one in enumerate(drawn):

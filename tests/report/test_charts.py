@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import floatlens as fl
+from floatlens.claims import claims
 from floatlens.report import Made
 from floatlens.report.answered import open_answered
 from shared.answering import share
@@ -29,7 +29,8 @@ def test_no_button_of_a_figure_sends_anything(both: Watched) -> None:
 
 
 @pytest.mark.parametrize(
-    ("figure", "said"), [("drift", "layer 1: "), ("token_classes", "layer 1: "), ("retrieval", "layer 1, head 1: ")]
+    ("figure", "said"),
+    [("drift", "layer 1: "), ("token_classes", "layer 1: "), ("retrieval_heads", "layer 1, head 1: ")],
 )
 def test_a_hover_says_the_numbers_and_nothing_is_refused(both: Watched, figure: str, said: str) -> None:
     both.draw_all()
@@ -105,14 +106,15 @@ def test_stress_curves_and_edits_are_drawn_as_they_were_scored(both: Watched) ->
     for one in drawn(both, "stress-noise"):
         expected = [share(one["name"], f"noise-{dose}") for dose in ("0", "0.4", "0.8")]
         assert one["y"] == pytest.approx(expected)
-    for one in drawn(both, "interventions-accuracy"):
+    for one in drawn(both, "edits-accuracy"):
         model, _, control = one["name"].partition(", ")
         names = [f"drop_anchors k={k}{' (random)' if control else ''}" for k in (1, 5)]
-        assert one["y"] == pytest.approx([share(model, name) - share(model, "plain") for name in names])
+        expected = [100 * (share(model, name) - share(model, "plain")) for name in names]  # percentage points
+        assert one["y"] == pytest.approx(expected)
 
 
 def test_the_strip_of_a_claim_says_the_number_it_hangs_on(both: Watched, runs: list[Path], asked: list[Path]) -> None:
-    expected = [*fl.claims(runs), *(claim for run in open_answered(asked, {}) for claim in run.claims)]
+    expected = [*claims(runs), *(claim for run in open_answered(asked, {}) for claim in run.claims)]
     rows = both.page.locator("#claim-rows > tr")
     for i, claim in enumerate(expected):
         part = claim.deciding
@@ -152,7 +154,7 @@ def test_a_sheet_that_is_printed_too_early_says_so(visit: Visit, made: Made) -> 
     page = visit(made.path).page  # nothing is drawn that is not near the window
     page.evaluate("delete window.Plotly; dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
-    chart = page.locator("#figure-interventions-kl .chart").first
+    chart = page.locator("#figure-edits-kl .chart").first
     said = chart.evaluate("one => getComputedStyle(one, '::before').content")
     assert "Not drawn yet when this was printed" in said
 

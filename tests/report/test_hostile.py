@@ -59,7 +59,9 @@ def bad_report(tmp_path_factory: pytest.TempPathFactory) -> Made:
     run = root / "<script>canary=1<" / "traces"
     for sample in range(2):
         hostile(sample, surrogates=False).save(run / f"<img src=x onerror=canary=1> {sample}")
-    (run.parent / "manifest.json").write_text(json.dumps({BAD: [BAD, "\ud800", "\x00", "\u2028"]}))
+    (run.parent / "manifest.json").write_text(
+        json.dumps({"format": 2, "models": {}, BAD: [BAD, "\ud800", "\x00", "\u2028"]})
+    )
     folder = root / os.fsdecode(b"\xff<img src=x onerror=canary=1>\xe2\x80\xae")  # not UTF-8: a lone surrogate
     models = {NAME: "mdm", FORMULA: "arm"}
     asked = [
@@ -92,7 +94,7 @@ def test_hostile_words_are_shown_and_do_nothing(bad_report: Made, visit: Callabl
     assert BAD in page.locator("#x-example").inner_text()
     assert "<script>canary=1<" in page.locator("#manifests").inner_text()
     assert BAD in page.locator('details[data-table="qa-answers"]').inner_text()
-    assert DATA in page.locator("#figure-gain").inner_text()
+    assert DATA in page.locator("#figure-gains").inner_text()
     with page.expect_download() as coming:
         page.locator('details[data-table="qa-answers"]').get_by_role("button", name="Download CSV").click()
     saved = coming.value.path().read_text(encoding="utf-8")

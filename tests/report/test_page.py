@@ -19,7 +19,6 @@ import pytest
 import floatlens as fl
 from floatlens.analysis import ANALYSES, Result, Words, analyse
 from floatlens.claims import claims
-from floatlens.plots.style import Look, looks
 from floatlens.report import Made, bundle, report
 from floatlens.report.reading import READING
 from floatlens.report.sections import definition, sections
@@ -44,11 +43,6 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def results(runs: list[Path]) -> dict[str, Result]:
     """Every analysis of both runs."""
     return analyse(runs, [name for name in READING if name in ANALYSES])
-
-
-@pytest.fixture(scope="module")
-def style(results: dict[str, Result]) -> dict[str, Look]:
-    return looks(results["drift"])
 
 
 def digest(text: str) -> str:
@@ -106,16 +100,16 @@ def test_claims_and_headline_are_those_of_the_library(parts: Parts, results: dic
         assert row["values"][model]["n"] == 4
 
 
-def test_figures_show_the_numbers_of_the_tables(results: dict[str, Result], style: dict[str, Look]) -> None:
-    made = {one["id"]: one for one in sections(results, style)}
+def test_figures_show_the_numbers_of_the_tables(results: dict[str, Result]) -> None:
+    made = {one["id"]: one for one in sections(results)}
     frame = results["drift"].to_frame()
     for drawn in made["drift"]["figures"][0]["panels"][0]["series"]:
         rows = frame[(frame["variable"] == "jaccard_by_layer") & (frame["model"] == drawn["name"])]
         assert drawn["mean"] == rows["mean"].tolist()
         assert drawn["x"] == rows["layer"].astype(int).tolist()
     fixed = made["absorption"]["figures"][0]["panels"][0]["series"]
-    assert [one.get("null", False) for one in fixed] == [False, False, True, True]
-    heat = made["retrieval_heads"]["figures"][0]["panels"][0]
+    assert [one["role"] for one in fixed] == ["", "", "null", "null"]
+    heat = made["retrieval_heads"]["figures"][0]["panels"][0]["heat"]
     assert heat["values"] == results["retrieval_heads"].group("moving-mdm").estimate("copy").mean.tolist()
 
 
@@ -123,7 +117,7 @@ def test_claims_link_to_figures_that_are_there(parts: Parts) -> None:
     ids = {value for _, name, value in parts.attributes if name == "id"}
     linked = {row["figure"] for row in parts.json("report")["claims"]}
     assert linked
-    assert {f"figure-{name}" for name in linked} <= ids
+    assert linked <= {one["id"] for part in parts.json("report")["sections"] for one in part["figures"]}
     assert {f"{name}" for name in READING} <= ids
 
 
@@ -140,10 +134,8 @@ def test_definitions_say_rule_queries_normalisation_and_n(results: dict[str, Res
     assert "Example" not in found["summary"]
 
 
-def test_an_analysis_without_words_of_its_own_has_a_table_alone(
-    results: dict[str, Result], style: dict[str, Look]
-) -> None:
-    (one,) = sections({"my_peak": replace(results["drift"], analysis="my_peak", words=Words("My peak"))}, style)
+def test_an_analysis_without_words_of_its_own_has_a_table_alone(results: dict[str, Result]) -> None:
+    (one,) = sections({"my_peak": replace(results["drift"], analysis="my_peak", words=Words("My peak"))})
     assert (one["title"], one["reading"], one["figures"]) == ("My peak", "", [])
     assert one["tables"][0]["table"]["columns"]
 
@@ -174,12 +166,13 @@ def test_runs_of_one_model_with_other_settings_stand_side_by_side() -> None:
 
 def test_a_run_with_a_manifest_shows_it(runs: list[Path], tmp_path: Path) -> None:
     make_trace("mdm", 0).save(tmp_path / "run" / "traces" / "0")
-    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"kind": "trace", "seed": 7}))
-    line = {"item": "0", "index": 0, "id": "q", "status": "done"}
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"format": 2, "models": {}, "seed": 7}))
+    line = {"what": "trace", "model": "m", "data": "d", "condition": {"kind": "rag"}, "index": 0, "id": "q"}
+    line["status"] = "done"
     (tmp_path / "run" / "records.jsonl").write_text(json.dumps(line) + "\n")
     made = report([tmp_path / "run"], tmp_path / "out")
     (run,) = Parts(made.path.read_text()).json("report")["runs"]
-    assert run["manifest"] == {"kind": "trace", "seed": 7}
+    assert run["manifest"]["seed"] == 7
     assert (run["outcomes"], run["source"], run["traces"]) == ({"done": 1}, "manifest.json", 1)
 
 

@@ -88,7 +88,7 @@ def test_without_any_divergence_there_is_none_and_everything_is_written(tmp_path
     assert set(own["n"]) == {0}
     assert set(rows[rows["metric"] == "accuracy"]["n"]) == {20}
     assert (tmp_path / "tables" / "effects.csv") in files
-    assert "–" in (tmp_path / "tables" / "interventions-kl.md").read_text(encoding="utf-8")
+    assert "–" in (tmp_path / "tables" / "edits-kl.md").read_text(encoding="utf-8")
 
 
 def test_what_was_moved_is_told_by_step_and_layer() -> None:
@@ -170,16 +170,16 @@ def test_a_run_of_which_every_edit_failed_has_no_effects(tmp_path: Path) -> None
 
 def test_a_control_is_drawn_beside_its_edit_and_not_under_it() -> None:
     """Where both are the same, both are to be seen."""
-    from floatlens.plots.interventions import plot_interventions
+    from floatlens.plots import plot_edits
 
     rows = effects(answers({"plain": 1.0, "drop_anchors k=1": 0.5, "drop_anchors k=1 (random)": 0.5}), SPECS)
-    (axes,) = [axes for axes in plot_interventions(rows).axes if axes.get_visible()]
+    (axes,) = [axes for axes in plot_edits(rows).axes if axes.get_visible()]
     places = {float(line.get_xdata()[0]) for line in axes.lines if line.get_marker() in ("x", "o", "s")}
     assert len(places) == 2
 
 
 def test_variants_with_several_doses_have_panels_of_their_own() -> None:
-    from floatlens.plots.interventions import plot_interventions
+    from floatlens.plots import plot_edits
 
     given = [
         "pin_anchors:to=bos,step0:k=1,5,10",
@@ -191,12 +191,12 @@ def test_variants_with_several_doses_have_panels_of_their_own() -> None:
     rows = effects(answers(dict.fromkeys(["plain", *(spec.label for spec in specs)], 1.0)), specs)
     shown = {
         axes.get_title(loc="left") or axes.get_title(): [tick.get_text() for tick in axes.get_xticklabels()]
-        for axes in plot_interventions(rows).axes
+        for axes in plot_edits(rows).axes
         if axes.get_visible()
     }
     assert shown == {
-        "pin_anchors to=bos": ["k=1", "k=5", "k=10"],
-        "pin_anchors to=step0": ["k=1", "k=5", "k=10"],
-        "sink_token": ["logit=0", "logit=4", "on"],
-        "ablate_heads": ["top=8\nmean", "top=8\nzero"],
+        "pin anchors to=bos": ["k=1", "k=5", "k=10"],
+        "pin anchors to=step0": ["k=1", "k=5", "k=10"],
+        "sink token": ["logit=0", "logit=4", "on"],
+        "ablate heads": ["top=8\nmean", "top=8\nzero"],
     }

@@ -70,7 +70,7 @@ def test_exactly_these_files_are_written(everything: SimpleNamespace) -> None:
     pictures = {
         *(name for name in FIGURES if name != "rollout"),
         *("rollout-fixed-arm", "rollout-moving-mdm"),
-        *(f"heatmap-{model}-layer{layer}" for model in ("fixed-arm", "moving-mdm") for layer in range(LAYERS)),
+        *(f"anchors-{model}-layer{layer}" for model in ("fixed-arm", "moving-mdm") for layer in range(LAYERS)),
         *(f"qk_maps-fixed-arm-layer{layer}-head0" for layer in range(LAYERS)),
     }
     expected = {f"figures/{name}.svg" for name in pictures} | named(*ANALYSES, "claims")
@@ -95,9 +95,9 @@ def test_every_format_is_what_it_is_called(runs: SimpleNamespace, tmp_path: Path
 
 
 def test_only_some_figures_and_the_tables_behind_them(runs: SimpleNamespace, tmp_path: Path) -> None:
-    made = publish([runs.mdm], tmp_path, only=["rollout", "heatmap"], formats=["png"])
+    made = publish([runs.mdm], tmp_path, only=["rollout", "anchors"], formats=["png"])
     assert list(made.results) == ["flow"]
-    drawn = {"rollout-moving-mdm", "heatmap-moving-mdm-layer0", "heatmap-moving-mdm-layer1"}
+    drawn = {"rollout-moving-mdm", "anchors-moving-mdm-layer0", "anchors-moving-mdm-layer1"}
     assert files(tmp_path) == {f"figures/{name}.png" for name in drawn} | named("flow", "claims")
     assert {one.id for one in made.claims} == {"flow-follows-gold"}
 
@@ -128,7 +128,7 @@ def test_a_second_call_replaces_files_and_touches_no_others(runs: SimpleNamespac
 
 
 def test_the_same_traces_give_the_same_svg_without_a_date(runs: SimpleNamespace, tmp_path: Path) -> None:
-    wanted = ["absorption", "gold_lift", "heatmap"]
+    wanted = ["absorption", "gold_lift", "anchors"]
     one, other = (publish([runs.mdm], tmp_path / name, only=wanted, formats=["svg"]).files for name in ("one", "other"))
     pictures = [(a, b) for a, b in zip(one, other, strict=True) if a.suffix == ".svg"]
     assert len(pictures) == 4
@@ -207,7 +207,7 @@ def test_a_rule_replaces_that_of_every_analysis_that_has_one(runs: SimpleNamespa
 
 @pytest.mark.parametrize("rule", ["gu(0.3)", "rulli", "zscore or top1"])
 def test_every_kind_of_rule_can_be_drawn(runs: SimpleNamespace, tmp_path: Path, rule: str) -> None:
-    wanted = ["heatmap", "qk_maps", "token_classes"]
+    wanted = ["anchors", "qk_maps", "token_classes"]
     made = publish([runs.arm], tmp_path, only=wanted, formats=["png"], rule=rule)
     assert len([path for path in made.files if path.suffix == ".png"]) == 1 + 2 * LAYERS
 
@@ -249,8 +249,8 @@ def test_folders_without_traces_are_refused(tmp_path: Path) -> None:
         ("value_norm", "extremes", "extremes"),
         ("qk_dot", "qk", "qk"),
         ("flow", "flow", "rollout"),
-        ("answer_argmax", "answer_rows", "retrieval"),
-        ("received", "received", "heatmap"),
+        ("answer_argmax", "answer_rows", "retrieval_heads"),
+        ("received", "received", "anchors"),
     ],
 )
 def test_a_probe_that_was_off_is_named(tmp_path: Path, variable: str, probe: str, figure: str) -> None:
@@ -288,7 +288,7 @@ def published(tmp_path: Path) -> Callable[..., set[str]]:
         for number, ref in enumerate(refs):
             saved(tmp_path / "run" / "in" / f"{number}", ready("moving", causal=False, layers=1, ref=ref))
         inside = tmp_path / "deep" / "down" / "out"
-        publish([tmp_path / "run" / "in"], inside, only=["rollout", "heatmap"], formats=["png"])
+        publish([tmp_path / "run" / "in"], inside, only=["rollout", "anchors"], formats=["png"])
         written = files(tmp_path / "deep")
         assert all(name.startswith("down/out/") for name in written)
         assert {path.name for path in tmp_path.iterdir()} == {"run", "deep"}
@@ -310,12 +310,12 @@ def test_a_name_never_leaves_the_folder(published: Callable[..., set[str]], ref:
     for name in pictures:
         folder, _, file = name.partition("/")
         assert folder == "figures"
-        assert file.startswith(("rollout", "heatmap"))
+        assert file.startswith(("rollout", "anchors"))
         assert not set(file) & set('/\\:*?"<>|\x00\n $')
 
 
 def test_models_with_the_same_last_name_have_files_of_their_own(published: Callable[..., set[str]]) -> None:
     assert published("a/llada", "b/llada") == {
         *("figures/rollout-a-llada.png", "figures/rollout-b-llada.png"),
-        *("figures/heatmap-a-llada-layer0.png", "figures/heatmap-b-llada-layer0.png"),
+        *("figures/anchors-a-llada-layer0.png", "figures/anchors-b-llada-layer0.png"),
     }

@@ -28,7 +28,7 @@ def test_everything_is_in_the_folder(done: fl.Run) -> None:
     )
     assert "qk" not in done.tables  # not among the study's analyses
     pictures = {path.name for path in (done.path / "figures").iterdir()}
-    assert {"gain.png", "stress-noise.png", "interventions-accuracy.png", "drift.png", "gold_lift.png"} <= pictures
+    assert {"gains.png", "stress-noise.png", "edits-accuracy.png", "drift.png", "gold_lift.png"} <= pictures
     assert {path.rpartition(".")[2] for path in pictures} == {"png"}
     assert done.report is not None
     with pytest.raises(KeyError, match='no table "gain"; did you mean "gains"'):

@@ -64,7 +64,7 @@ def _gain(data: str, own: pd.DataFrame, mdms: list[str], arms: list[str]) -> Ite
         Part("gain of diffusion models, accuracy", estimate(diffusion), 0.0),  # else less harm would pass for help
     )
     statement = "retrieved documents help diffusion models at least twice as much as autoregressive ones"
-    yield Claim("rag-gain", statement, f"{' + '.join(mdms)} against {' + '.join(arms)}, {data}", parts, "gain")
+    yield Claim("rag-gain", statement, f"{' + '.join(mdms)} against {' + '.join(arms)}, {data}", parts, "gains")
 
 
 def _robust(data: str, own: pd.DataFrame, mdms: list[str], arms: list[str], points: Sequence[Point]) -> Iterator[Claim]:

@@ -52,7 +52,7 @@ def _judged(answers: pd.DataFrame, specs: Sequence[EditSpec], edit: str, kind: s
     for (model, data), some in own.groupby(["model", "data"], sort=False):
         parts = _parts(some, spec, hurts)
         if parts:
-            yield Claim(id, _STATEMENTS[edit, kind], f"{model}, {data}", parts, "interventions-accuracy")
+            yield Claim(id, _STATEMENTS[edit, kind], f"{model}, {data}", parts, "edits-accuracy")
 
 
 def _whole(settings: dict[str, Any]) -> bool:

@@ -215,7 +215,7 @@ def _lacking(group: Group, counts: Mapping[str, int]) -> str:
 def _retrieval_deep(results: Mapping[str, Result]) -> Iterator[Claim]:
     for group in _of_kind(results["retrieval_heads"], "mdm"):
         part = Part("rank correlation of copy score and layer", depth_correlation(group, "copy"), 0.0)
-        yield Claim("retrieval-deep", "retrieval heads lie in deep layers", group.model, (part,), "retrieval")
+        yield Claim("retrieval-deep", "retrieval heads lie in deep layers", group.model, (part,), "retrieval_heads")
 
 
 @claim("flow-follows-gold", needs=("flow",))

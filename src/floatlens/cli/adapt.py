@@ -104,7 +104,7 @@ def _recipe(path: Path | None, given: dict[str, Any]) -> Recipe:
 def _train(base: str, data: list[Path], out: Path, recipe: Recipe, options: dict[str, Any]) -> None:
     from floatlens.adaptation import adapt as run
     from floatlens.adaptation.state import STATE, read_facts, read_log
-    from floatlens.plots.adaptation import plot_adaptation
+    from floatlens.plots import plot_adaptation
 
     done = int(read_facts(out / STATE).get("step", 0))
     if done:

@@ -19,7 +19,7 @@ from floatlens.records.condition import Stressed
 if TYPE_CHECKING:
     import pandas as pd
 
-    from floatlens.analysis.curves import Curve
+    from floatlens.analysis.stress import Curve
     from floatlens.analysis.tables import Table
     from floatlens.claims import Claim
     from floatlens.runs.counts import Count, Counts
@@ -158,7 +158,7 @@ def effects_view(effects: pd.DataFrame, models: Sequence[str], width: int) -> Re
     rows = []
     for data in dict.fromkeys(own["data"]):
         here = own[own["data"] == data]
-        before = here.groupby("model")["plain"].first()
+        before = here.groupby("model")["unedited"].first()
         rows.append(Row(f"unedited · {data}", {str(model): [f"{100 * x:.1f}"] for model, x in before.items()}))
         for edit, settings, control in here[["edit", "settings", "control"]].drop_duplicates().itertuples(index=False):
             some = here[(here["edit"] == edit) & (here["settings"] == settings) & (here["control"] == control)]

@@ -189,7 +189,7 @@ def _checked(
 ) -> tuple[str, dict[str, Any]]:
     """The sampler and its settings; everything is refused that does not fit the model's configuration."""
     from floatlens.attention.select import Select
-    from floatlens.decoding import samplers
+    from floatlens.decoding import SAMPLERS
     from floatlens.decoding.registry import read_settings, sampler_for
     from floatlens.decoding.target import open_settings
     from floatlens.models.facts import look
@@ -207,7 +207,7 @@ def _checked(
     settings: dict[str, Any] = {}
     for key, value in decoding.values()["settings"].items():
         elsewhere = key not in chosen.settings.model_fields
-        if elsewhere and any(key in one.settings.model_fields for one in samplers().values()):
+        if elsewhere and any(key in one.settings.model_fields for one in SAMPLERS.values()):
             say(f"--set {key}: ignored, the sampler {chosen.name} has no such setting")
         else:
             settings[key] = value

@@ -1,7 +1,7 @@
-"""A corpus of passages: JSON lines, plain or gzipped, streamed; and a stored copy that gives any passage by its number.
+"""A corpus of passages: JSON lines, plain or gzipped, streamed; and a stored copy with access by number.
 
 A passage has its text in `text`, `contents` or `segment`, and may have a title and an id. Ids need not be unique: a
-passage is identified by its line. Nothing is indexed here.
+passage is identified by its line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TEXTS, _TITLES, _IDS = ("text", "contents", "segment"), ("title", "wikipedia_ti
 
 
 class Passage(BaseModel):
-    """One passage and the line of the corpus file it stands on."""
+    """One passage and its line in the corpus file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -86,9 +86,9 @@ def _id(record: Record, number: int) -> str:
 
 
 class PassageStore:
-    """Passages by number, from a folder: their lines one after another, and where each begins.
+    """Passages by number, from a folder: a file of lines, and the offset of each in a memory-mapped array.
 
-    A copy, because a gzipped corpus cannot be entered in the middle. Example: `PassageStore(folder)[17].title`
+    A copy, because a gzipped corpus has no random access. Example: `PassageStore(folder)[17].title`
     """
 
     _LINES, _STARTS = "passages.jsonl", "starts.npy"
@@ -107,7 +107,7 @@ class PassageStore:
 
     @classmethod
     def write(cls, folder: Path, passages: Iterator[Passage]) -> Iterator[Passage]:
-        """Store passages as they go by; the store is complete once the last one has."""
+        """Store passages and pass them on; the store is complete after the last one."""
         starts, at = [], 0
         with (folder / cls._LINES).open("wb") as file:
             for passage in passages:

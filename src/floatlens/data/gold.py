@@ -1,7 +1,6 @@
-"""Which documents are gold, where the data does not say: those that hold an accepted answer, or those it names.
+"""Rules for gold documents in data that marks none: those that hold an accepted answer, or those on a named page.
 
-Data that marks its gold documents keeps its marks. Here a rule is applied because somebody asked for it, and its name
-is put on record with the example.
+A rule is applied only on request, and its name is recorded with the example.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ GoldRule: TypeAlias = Literal["answer", "provenance", "none"]
 
 
 def check_rule(rule: str) -> None:
-    """Refuse a rule that is not known."""
+    """Refuse an unknown rule."""
     if rule not in get_args(GoldRule):
         raise FloatlensError(f'no rule for gold documents "{rule}"{did_you_mean(rule, get_args(GoldRule))}')
 
@@ -36,7 +35,7 @@ def named_by(provenance: Sequence[Mapping[str, Any]], passage: Mapping[str, Any]
 
 
 def mark_gold(example: Example) -> Example:
-    """The example with every document gold that holds an accepted answer, and no other; `meta["gold_by"]` says so.
+    """The example with exactly those documents gold that hold an accepted answer; `meta["gold_by"]` records the rule.
 
     Example: `mark_gold(next(read_examples("nq_psg.jsonl"))).meta["gold_by"]  # "answer"`
     """

@@ -23,6 +23,8 @@ __all__ = ["parse_record", "read_lines"]
 
 _BOM = b"\xef\xbb\xbf"
 _LIST = re.compile(rb"\s*\[\s*\{")
+_RECORD = re.compile(rb'\s*"[^"]*"\s*:\s*\{')
+"""A line of a mapping from ids to records."""
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -91,7 +93,7 @@ def _json_document(lines: list[bytes], path: Path) -> str | None:
     if _LIST.match(b"\n".join(lines)) and not (following and _is_json(lines[0])):
         what, program = "a list", ".[]"
     elif lines and lines[0].lstrip().startswith(b"{") and following in (b'"', b"}") and not _is_json(lines[0]):
-        what, program = "an object", "."
+        what, program = "an object", ".[]" if _RECORD.match(lines[1]) else "."
     else:
         return None
     named = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".jsonl")
@@ -124,7 +126,7 @@ def _table(lines: list[bytes], path: Path) -> str | None:
         if len(rows[0]) > 1 and (named or (len(rows) > 1 and len(rows[1]) == len(rows[0]))):
             option = ', sep="\\t"' if name == "TSV" else ""
             return (
-                f"a {name} file with the columns {', '.join(rows[0])[:80]} instead of JSON lines; convert it: "
-                f'pd.read_csv("{path.name}"{option}).to_json("{path.name}.jsonl", orient="records", lines=True)'
+                f"a {name} file with the columns {', '.join(rows[0])[:80]} instead of JSON lines; convert it with "
+                f'pandas: pd.read_csv("{path.name}"{option}).to_json("{path.name}.jsonl", orient="records", lines=True)'
             )
     return None

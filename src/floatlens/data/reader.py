@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
+from pydantic import ValidationError
+
 from floatlens.core.errors import FloatlensError, FloatlensWarning, did_you_mean
+from floatlens.core.validation import in_one_line
 from floatlens.data.examples import Example, Need, check_need
 from floatlens.data.fields import Record, bad
 from floatlens.data.formats import FORMATS, Format, detect
@@ -119,7 +122,12 @@ class _Reader:
         if self._format is None:
             self._format = detect(record)
         _keep_to(self._format, record, named=self._named)
-        example = self._format.read(record, number)
+        try:
+            example = self._format.read(record, number)
+        except KeyError as error:
+            bad(f"{error.args[0]} is missing")
+        except ValidationError as error:
+            bad(in_one_line(error))
         if example.id in self._seen:
             bad(f"id {example.id!r} was used before, on line {self._seen[example.id]}; ids must be unique")
         check_need(example, self._need)

@@ -1,7 +1,7 @@
-"""BM25 over a corpus file (bm25s): an index that is made once and kept, and examples with what it finds for them.
+"""BM25 over a corpus file (bm25s): an index that is built once and kept, and examples with the passages it finds.
 
-The index lies beside the corpus, in a folder named after a digest of the corpus and of every setting, so that another
-corpus, another setting or another version of bm25s never meets an old index. Arrays and JSON only, no pickle.
+The index is next to the corpus, in a folder named by a digest of the corpus, every setting and the version of bm25s, so
+a change of any of these builds another one. Arrays and JSON only, no pickle.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Found", "Index", "best_first", "make_bm25", "make_tokenizer", "open_
 _SETTINGS = {"method": "lucene", "k1": 1.5, "b": 0.75}
 _WORDS = r"(?u)\b\w\w+\b"
 _STOPWORDS = "english"
-_FORMAT = 1  # raised whenever the files of an index change their meaning
+_FORMAT = 1  # raise it when the files of an index change their meaning
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Found:
 
 
 class Index:
-    """An index that lies in a folder; made by `open_index`. Example: `index.search("who built it", 5)[0].score`"""
+    """An index in a folder, from `open_index`. Example: `index.search("who built it", 5)[0].score`"""
 
     def __init__(self, folder: Path, facts: dict[str, Any]) -> None:
         self.folder, self.facts = folder, facts
@@ -67,9 +67,9 @@ class Index:
         return made
 
     def search(self, question: str, k: int) -> list[Found]:
-        """The `k` best passages, best first; of equal ones the earlier in the corpus.
+        """The `k` best passages, best first; ties in the order of the corpus.
 
-        A passage that shares no word with the question is not found, so there may be fewer.
+        There may be fewer: a passage that shares no word with the question is not found.
         """
         if k < 1:
             raise FloatlensError(f"k={k}: expected at least 1")
@@ -81,10 +81,7 @@ class Index:
 
 
 def open_index(corpus: str | Path, *, cache: str | Path | None = None, skip_bad: bool = False) -> Index:
-    """The index of a corpus file, made now unless it is there already.
-
-    `cache` is where indexes are kept; if it is not given, `CORPUS.bm25` beside the corpus.
-    """
+    """The index of a corpus file, built now unless it exists; `cache` is where indexes are kept [CORPUS.bm25]."""
     path = Path(corpus)
     try:
         facts = _facts(path, skip_bad)
@@ -104,9 +101,9 @@ def open_index(corpus: str | Path, *, cache: str | Path | None = None, skip_bad:
 
 
 def retrieve(examples: Iterable[Example], index: Index, *, k: int = 5, gold: GoldRule = "answer") -> Iterator[Example]:
-    """Examples with the `k` passages found for their question as documents, in place of any they had.
+    """Examples with the `k` passages found for their question as documents, instead of those they had.
 
-    Gold are the passages that hold an accepted answer (`answer`), that stand on a page the example's provenance names
+    Gold are the passages that hold an accepted answer (`answer`), that are on a page named by the example's provenance
     (`provenance`), or none. `meta["retrieval"]` records what was found, with scores, and `meta["gold_by"]` the rule.
     """
     check_rule(gold)
@@ -131,11 +128,11 @@ def _is_gold(passage: Passage, example: Example, rule: GoldRule) -> bool:
     return rule == "provenance" and named_by(example.meta.get("provenance", []), passage.model_dump())
 
 
-# -- scores, the same for every index -----------------------------------------------------------------------------
+# -- scores, the same for all indexes -----------------------------------------------------------------------------
 
 
 def make_tokenizer() -> Any:
-    """A tokenizer of bm25s that has met no word yet."""
+    """A tokenizer of bm25s with an empty vocabulary."""
     from bm25s.tokenization import Tokenizer  # type: ignore[import-untyped]
 
     return Tokenizer(lower=True, splitter=_WORDS, stopwords=_STOPWORDS, stemmer=None)
@@ -153,9 +150,9 @@ def make_bm25(tokenizer: Any, texts: Iterable[str]) -> Any:
 
 
 def best_first(scores: NDArray[np.float32], k: int) -> list[int]:
-    """The `k` best by number, of equal ones the earlier, and none that scores nothing.
+    """The numbers of the `k` best with a score above 0; ties by number.
 
-    bm25s leaves open which of several equal passages is taken; a run that is repeated must take the same.
+    bm25s does not say which of several equal passages it returns; a repeated run must return the same.
     """
     least = np.partition(scores, -k)[-k] if k < len(scores) else 0.0
     among = np.flatnonzero((scores >= least) & (scores > 0))
@@ -163,11 +160,11 @@ def best_first(scores: NDArray[np.float32], k: int) -> list[int]:
     return best
 
 
-# -- making one ---------------------------------------------------------------------------------------------------
+# -- building one -------------------------------------------------------------------------------------------------
 
 
 def _facts(corpus: Path, skip_bad: bool) -> dict[str, Any]:
-    """Everything that decides what a search gives."""
+    """Everything that determines the result of a search."""
     import bm25s
 
     return {
@@ -182,7 +179,7 @@ def _facts(corpus: Path, skip_bad: bool) -> dict[str, Any]:
 
 
 def _build(corpus: Path, folder: Path, facts: dict[str, Any], skip_bad: bool) -> None:
-    """Made under another name and renamed when complete: a killed run leaves no half an index behind."""
+    """Built under another name and renamed when complete, so a killed run leaves no partial index."""
     beside = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
@@ -191,7 +188,7 @@ def _build(corpus: Path, folder: Path, facts: dict[str, Any], skip_bad: bool) ->
         texts = (f"{passage.title} {passage.text}" for passage in passages)
         make_bm25(make_tokenizer(), texts).save(beside, show_progress=False)
         (beside / "index.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-        if not (folder / "index.json").is_file():  # another run may have been quicker
+        if not (folder / "index.json").is_file():  # another run may have been faster
             shutil.rmtree(folder, ignore_errors=True)
             beside.rename(folder)
     finally:

@@ -165,7 +165,9 @@ def _check_file(path: Path, settings: dict[str, Any], skip_bad: bool) -> Tally:
         pass
     if tally.bad and not skip_bad:
         more = f" (and {tally.bad - 1} more in this file)" if tally.bad > 1 else ""
-        raise FloatlensError(f"{tally.problems[0]}{more}; fix the file, or leave bad records out with skip_bad")
+        said = f"{tally.problems[0]}{more}"
+        then = " Fix" if said.endswith("?") else "; fix"
+        raise FloatlensError(f"{said}{then} the file, or leave bad records out with skip_bad")
     tally.finish(path, "example", stacklevel=4)
     return tally
 

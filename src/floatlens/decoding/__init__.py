@@ -1,17 +1,18 @@
-"""Decoding: samplers as generators of `Step` events, the same for every family.
+"""Decoding: samplers as generators of `Step` events, the same for every family. Attention is not looked at here.
 
-Models come from `floatlens.models`; attention is watched by `floatlens.attention` and is no business of this room.
+`SAMPLERS` holds the samplers by name; other packages add theirs through the entry-point group "floatlens.samplers".
 """
 
 from __future__ import annotations
 
 from floatlens.decoding.canvas import Canvas
-from floatlens.decoding.registry import Sampler, register, samplers
+from floatlens.decoding.registry import SAMPLERS, Sampler
 from floatlens.decoding.run import decode, decode_steps, plan, prompt_budget
 from floatlens.decoding.settings import Settings
 from floatlens.decoding.step import Decoded, Step
 
 __all__ = [
+    "SAMPLERS",
     "Canvas",
     "Decoded",
     "Sampler",
@@ -21,6 +22,4 @@ __all__ = [
     "decode_steps",
     "plan",
     "prompt_budget",
-    "register",
-    "samplers",
 ]

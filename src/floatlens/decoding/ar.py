@@ -17,14 +17,14 @@ from torch import Tensor
 from floatlens.decoding.board import check_finite, probability_of
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.draws import categorical, nucleus, uniform
-from floatlens.decoding.registry import Sampler, register
+from floatlens.decoding.registry import Sampler
 from floatlens.decoding.settings import Settings
 from floatlens.decoding.step import Step
 
 if TYPE_CHECKING:
     from floatlens.models.base import LanguageModel
 
-__all__ = ["ArSettings", "run"]
+__all__ = ["SAMPLER", "ArSettings", "run"]
 
 
 class ArSettings(Settings):
@@ -93,12 +93,10 @@ def _read(
     return token, share.gather(1, token.to(share.device)[:, None])[:, 0].cpu()
 
 
-register(
-    Sampler(
-        name="ar",
-        kind="arm",
-        settings=ArSettings,
-        run=run,
-        about="one token after another until EOS, greedy or sampled (autoregressive models)",
-    )
+SAMPLER = Sampler(
+    name="ar",
+    kind="arm",
+    settings=ArSettings,
+    run=run,
+    about="one token after another until EOS, greedy or sampled (autoregressive models)",
 )

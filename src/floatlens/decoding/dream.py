@@ -16,14 +16,14 @@ from torch import Tensor
 from floatlens.decoding.board import Board
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.draws import ban, best, categorical, gumbel, nucleus, uniform
-from floatlens.decoding.registry import Sampler, register
+from floatlens.decoding.registry import Sampler
 from floatlens.decoding.settings import Settings
 from floatlens.decoding.step import Step
 
 if TYPE_CHECKING:
     from floatlens.models.base import LanguageModel
 
-__all__ = ["DreamSettings", "run"]
+__all__ = ["SAMPLER", "DreamSettings", "run"]
 
 
 class DreamSettings(Settings):
@@ -111,12 +111,10 @@ def _order(confidence: Tensor, sample: Tensor, alg_temp: float, random: Sequence
     return confidence.double() / alg_temp + gumbel(uniform(sample, random))
 
 
-register(
-    Sampler(
-        name="dream",
-        kind="mdm",
-        settings=DreamSettings,
-        run=run,
-        about="the whole answer at once, a scheduled share of the masks per pass (Dream)",
-    )
+SAMPLER = Sampler(
+    name="dream",
+    kind="mdm",
+    settings=DreamSettings,
+    run=run,
+    about="the whole answer at once, a scheduled share of the masks per pass (Dream)",
 )

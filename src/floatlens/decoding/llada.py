@@ -17,14 +17,14 @@ from floatlens.core.errors import FloatlensError
 from floatlens.decoding.board import Board, Places
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.draws import ban, best, gumbel_argmax, uniform
-from floatlens.decoding.registry import Sampler, register
+from floatlens.decoding.registry import Sampler
 from floatlens.decoding.settings import BlockSettings, require_divisor
 from floatlens.decoding.step import Step
 
 if TYPE_CHECKING:
     from floatlens.models.base import LanguageModel
 
-__all__ = ["LladaSettings", "run"]
+__all__ = ["SAMPLER", "LladaSettings", "run"]
 
 
 class LladaSettings(BlockSettings):
@@ -65,6 +65,10 @@ class LladaSettings(BlockSettings):
             if len(set(masks)) > 1:
                 raise ValueError("in blocks, prompts of one batch must hold equally many masks")
             require_divisor("steps", self.steps, "the number of blocks", masks[0] // self.block_length)
+
+    def check_steps(self, masks: int) -> None:
+        if self.steps > masks:
+            raise ValueError(f"steps={self.steps} is more than the {masks} tokens to write; use steps={masks} or fewer")
 
     def max_steps(self, masks: int) -> int:
         return self.steps
@@ -123,12 +127,10 @@ def _read(
     return token, share.gather(1, token.to(share.device)[:, None])[:, 0].cpu()
 
 
-register(
-    Sampler(
-        name="llada",
-        kind="mdm",
-        settings=LladaSettings,
-        run=run,
-        about="block by block, a fixed number of tokens per pass, most confident first (LLaDA)",
-    )
+SAMPLER = Sampler(
+    name="llada",
+    kind="mdm",
+    settings=LladaSettings,
+    run=run,
+    about="block by block, a fixed number of tokens per pass, most confident first (LLaDA)",
 )

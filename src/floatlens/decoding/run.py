@@ -1,7 +1,7 @@
-"""The doors of this room: `plan` a batch, decode it step by step, or all at once.
+"""`plan` a batch, decode it step by step (`decode_steps`), or all at once (`decode`).
 
-All three take the same arguments and check them before the first pass. Capture watches the passes themselves, through
-the model's observers, so nothing here collects more than the steps.
+All three take the same arguments and check them before the first pass. Capture observes the passes through the model,
+so nothing here collects more than the steps.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from floatlens.decoding import ar, dream, llada, threshold  # noqa: F401  (importing a sampler registers it)
+from floatlens.core.errors import FloatlensError
 from floatlens.decoding.canvas import Canvas, lay_out, read_prompts
 from floatlens.decoding.draws import generators
-from floatlens.decoding.registry import read_settings, sampler_for, samplers
+from floatlens.decoding.registry import SAMPLERS, read_settings, sampler_for
 from floatlens.decoding.step import Decoded, Step
 from floatlens.decoding.target import follow, force, read_targets
 
@@ -44,14 +44,27 @@ def plan(
     read = read_settings(chosen, settings)
     read.check(model)
     canvas = lay_out(model, prompts, chosen.name, read, padding)
-    return canvas if targets is None else force(canvas, targets)
+    if targets is not None:
+        return force(canvas, targets)
+    if read.gen_length:
+        _check_steps(canvas)
+    return canvas
+
+
+def _check_steps(canvas: Canvas) -> None:
+    """Refuse more steps than the sampler can use, where the length of the text is the user's choice."""
+    try:
+        canvas.settings.check_steps(int(canvas.answer.sum(dim=1).max()))
+    except ValueError as error:
+        raise FloatlensError(f'settings of the sampler "{canvas.sampler}": {error}') from None
 
 
 def prompt_budget(model: LanguageModel, *, sampler: str | None = None, **settings: Any) -> int | None:
-    """How many tokens a prompt may take: the context less what is to be written; None where there is no limit."""
-    if model.max_length is None:
-        return None
-    return model.max_length - plan(model, [0], sampler=sampler, **settings).settings.gen_length
+    """How many tokens a prompt may take: the context minus gen_length; None where there is no limit."""
+    chosen = sampler_for(model, sampler)
+    read = read_settings(chosen, settings)
+    read.check(model)
+    return None if model.max_length is None else model.max_length - read.gen_length
 
 
 def decode_steps(
@@ -84,7 +97,7 @@ def decode(
 
     `prompt_ids` is a list of ids, a list of such lists, or a 1-D or 2-D tensor. `sampler` is "llada", "dream",
     "threshold" or "ar"; None takes the one the model's family was published with. `settings` are that sampler's own
-    (see `samplers()`). A sample gets the same tokens alone as in any batch, padded on either side.
+    (see `SAMPLERS`). A sample gets the same tokens alone as in any batch, padded on either side.
 
     `target_ids`, in the same forms, are written instead of the model's own tokens: the sampler still chooses where. One
     target per prompt, all of one length, which is what `gen_length` then is; in a prompt that holds masks the target
@@ -104,4 +117,4 @@ def decode(
 
 def _run(model: LanguageModel, canvas: Canvas) -> Iterator[Step]:
     random = generators(canvas.settings.seed, len(canvas.ids))
-    return samplers()[canvas.sampler].run(model, canvas, canvas.settings, random)
+    return SAMPLERS[canvas.sampler].run(model, canvas, canvas.settings, random)

@@ -42,6 +42,9 @@ class Settings(BaseModel):
     def check_masks(self, masks: Sequence[int]) -> None:
         """Raise a ValueError if they do not fit samples that have so many positions to fill."""
 
+    def check_steps(self, masks: int) -> None:
+        """Raise a ValueError if they ask for more steps than `masks` positions can take."""
+
     def max_steps(self, masks: int) -> int:
         """The largest number of steps a sample with `masks` positions to fill can take."""
         raise NotImplementedError

@@ -89,7 +89,7 @@ def force(canvas: Canvas, targets: list[list[int]]) -> Canvas:
 def open_settings(sampler: Sampler, given: Mapping[str, Any]) -> dict[str, Any]:
     """Every setting of `sampler` but `gen_length` and what follows it unless given: the length is each text's own.
 
-    Example: `open_settings(samplers()["llada"], {"temperature": 0.5})` has no gen_length, steps or block_length.
+    Example: `open_settings(SAMPLERS["llada"], {"temperature": 0.5})` has no gen_length, steps or block_length.
     """
     if given.get("gen_length") is not None:
         raise FloatlensError("a forced text has a length of its own; leave gen_length out")

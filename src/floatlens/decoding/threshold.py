@@ -16,14 +16,14 @@ from torch import Tensor
 from floatlens.decoding.board import Board
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.draws import ban, best, gumbel_argmax, wide
-from floatlens.decoding.registry import Sampler, register
+from floatlens.decoding.registry import Sampler
 from floatlens.decoding.settings import BlockSettings
 from floatlens.decoding.step import Step
 
 if TYPE_CHECKING:
     from floatlens.models.base import LanguageModel
 
-__all__ = ["ThresholdSettings", "run"]
+__all__ = ["SAMPLER", "ThresholdSettings", "run"]
 
 
 class ThresholdSettings(BlockSettings):
@@ -61,12 +61,10 @@ def _current(masks: Tensor, block_of: Tensor) -> Tensor:
     return block_of == first
 
 
-register(
-    Sampler(
-        name="threshold",
-        kind="mdm",
-        settings=ThresholdSettings,
-        run=run,
-        about="block by block, every token above a confidence threshold at once (Fast-dLLM)",
-    )
+SAMPLER = Sampler(
+    name="threshold",
+    kind="mdm",
+    settings=ThresholdSettings,
+    run=run,
+    about="block by block, every token above a confidence threshold at once (Fast-dLLM)",
 )

@@ -1,4 +1,4 @@
-"""Region flow: the rollout between regions for each place of the gold document, and how much gold is preferred."""
+"""Region flow: the rollout between regions for each position of the gold document, and how much gold is preferred."""
 
 from __future__ import annotations
 
@@ -6,121 +6,130 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from floatlens.analysis.intervals import Estimate
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.plots.parts import grid_shape, heatmap, legend, reference
-from floatlens.plots.style import GOLD, canvas, corner, label_of, looks, note, styled
+from floatlens.plots.description import Axis, Figure, Heat, Panel, Series, grid, number_ticks, series
+from floatlens.plots.drawing import Ax, Size, draw, result_of
+from floatlens.plots.registry import FigureType
+from floatlens.plots.style import label_of, looks, note
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MatplotlibFigure
 
     from floatlens.analysis.result import Group, Result
-    from floatlens.plots.style import Look
+    from floatlens.analysis.sources import Traces
+    from floatlens.plots.description import Look
 
-__all__ = ["plot_gold_lift", "plot_rollout"]
+__all__ = ["GOLD_LIFT", "ROLLOUT", "gold_lift_figure", "plot_flow", "plot_gold_lift", "rollout_figure"]
 
 _RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+_FINE = (0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3)
 
 
-@styled
-def plot_rollout(result: Result, model: str) -> Figure:
-    """One panel per place of the gold document, on one scale; the row and the column of gold are framed."""
+def rollout_figure(result: Result, model: str) -> Figure:
+    """One panel per position of the gold document, on one scale; the row and the column of gold are framed."""
     groups = [group for group in result if group.model == model]
     if not groups:
         raise FloatlensError(f'no flow of model "{model}"{did_you_mean(model, result.models)}')
     groups.sort(key=lambda group: (group.keys["documents"], group.keys["gold"] or 0))
-    rows, columns = grid_shape(len(groups), 3 if len(groups) in (1, 2, 3, 5, 6) else 4)
-    figure = canvas(3.3 * columns + 1.0, 3.5 * rows + 0.3)
-    panels = figure.subplots(rows, columns, squeeze=False)
-    means = [group.estimate("rollout").mean for group in groups]
-    top = max(_document_peak(group) for group in groups) or 1.0
-    for axes in panels.flat[len(groups) :]:
-        axes.set_visible(False)
-    for axes, group, mean in zip(panels.flat, groups, means, strict=False):
-        image = heatmap(axes, mean, aspect="equal", vmin=0, vmax=top)
-        _regions(axes, group)
-        axes.set_xlabel("to region")
-    for row in panels:
-        row[0].set_ylabel("from region")
-    figure.colorbar(image, ax=panels, label="rollout (rows sum to 1)", shrink=0.9, pad=0.01, extend="max")
-    about = f"{label_of(model)} · framed: gold document · colours end at the largest document"
-    corner(figure, f"{about} · {note(replace(result, groups=tuple(groups)), interval=False)}")
-    return figure
+    top = max(_document_peak(group) for group in result) or 1.0
+    layout = grid(len(groups), 3 if len(groups) in (1, 2, 3, 5, 6) else 4)
+    words = "framed: gold document · colours end at the largest share of a document"
+    return Figure(
+        f"Rollout between regions, {label_of(model, result.models)}",
+        tuple(_rollout(group, top) for group in groups),
+        f"{label_of(model)} · {words} · {note(replace(result, groups=tuple(groups)), intervals='')}",
+        layout,
+        (3.3 * len(layout[0]) + 1.0, 3.5 * len(layout) + 0.3),
+        page_width=340,
+    )
 
 
 def _document_peak(group: Group) -> float:
-    """The largest value in the columns of documents: they are compared, and long template text would outshine them."""
+    """The largest value in the columns of documents: they are compared, and long template text would exceed them."""
     names = group.coordinate("rollout", "region")
     documents = [i for i, name in enumerate(names) if name.startswith("doc")] or list(range(len(names)))
     mean = group.estimate("rollout").mean[:, documents]
     return float(np.max(mean, where=np.isfinite(mean), initial=0.0))
 
 
-def _regions(axes: Axes, group: Group) -> None:
-    """Names on both axes, gold framed and set off in its labels."""
-    names = group.coordinate("rollout", "region")
-    gold = f"doc{group.keys['gold']}"
-    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
-    axes.set_yticks(range(len(names)), names, fontsize=7)
-    axes.tick_params(length=0)
-    axes.spines[["left", "bottom"]].set_visible(False)
-    if gold not in names:
-        axes.set_title(f"{group.keys['documents']} documents, no gold")
-        return
-    axes.set_title(f"gold at {group.keys['gold']} of {group.keys['documents']}")
-    at = names.index(gold)
-    frame: dict[str, Any] = {"fill": False, "lw": 1.4, "ec": GOLD, "clip_on": False}
-    axes.add_patch(Rectangle((at - 0.5, -0.5), 1, len(names), label="gold column", **frame))
-    axes.add_patch(Rectangle((-0.5, at - 0.5), len(names), 1, label="gold row", **frame))
-    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
-        labels[at].set(color=GOLD, fontweight="bold")
+def _rollout(group: Group, top: float) -> Panel:
+    names = tuple(group.coordinate("rollout", "region"))
+    gold, documents = group.keys["gold"], group.keys["documents"]
+    frame = names.index(f"doc{gold}") if f"doc{gold}" in names else None
+    title = f"{documents} documents, no gold" if frame is None else f"gold at {gold} of {documents}"
+    mean = group.estimate("rollout").mean
+    heat = Heat(mean, names, names, "rollout (rows sum to 1)", top, down=True, square=True, frame=frame)
+    ticks = number_ticks(names, len(names))
+    return Panel(title, title, Axis("to region", ticks), Axis("from region", ticks), heat=heat)
 
 
-@styled
-def plot_gold_lift(result: Result) -> Figure:
-    """Gold ÷ mean of the other documents, from the answer, over uniform attention, by place of gold; 1 is neutral."""
-    figure = canvas(5.6, 3.7)
-    axes = figure.add_subplot()
+def gold_lift_figure(result: Result) -> Figure:
+    """Gold ÷ mean of the other documents, from the answer, over uniform attention, by gold position; 1 is neutral."""
     style = looks(result)
-    series = dict.fromkeys((g.model, g.keys["documents"]) for g in result if g.keys["gold"] is not None)
-    for i, (model, documents) in enumerate(series):
-        groups = [g for g in result if (g.model, g.keys["documents"]) == (model, documents) and g.keys["gold"]]
-        _lifts(axes, sorted(groups, key=lambda g: int(g.keys["gold"])), style[model], i - (len(series) - 1) / 2)
-    reference(axes, 1.0)
-    axes.set(xlabel="place of the gold document", ylabel="gold ÷ mean of the others,\nover uniform attention")
-    _ratio_axis(axes)
-    places = sorted({int(group.keys["gold"]) for group in result if group.keys["gold"]})
-    if len(places) <= 12:
-        axes.set_xticks(places)
-    legend(figure, {model: style[model] for model, _ in series})
-    counts = sorted({documents for _, documents in series})
-    corner(figure, f"{'/'.join(map(str, counts)) or 'no'} documents · {note(result)}".replace("bands", "bars"))
-    return figure
+    lines = dict.fromkeys((g.model, g.keys["documents"]) for g in result if g.keys["gold"] is not None)
+    drawn = tuple(_lifts(result, model, documents, style[model]) for model, documents in lines)
+    places = sorted({x for one in drawn for x in one.x})
+    ticks = tuple((x, f"{x:g}") for x in places) if len(places) <= 12 else None
+    x = Axis("position of the gold document", ticks, whole=True)
+    counts = "/".join(str(count) for count in sorted({documents for _, documents in lines})) or "no"
+    panel = Panel("gold_lift", "", x, _ratio_axis(drawn), drawn, reference=1.0)
+    words = f"{counts} documents · {note(result, intervals='bars')}"
+    return Figure("Gold lift by position of the gold document", (panel,), words, size=(5.6, 3.7), page_width=480)
 
 
-def _lifts(axes: Axes, groups: list[Group], look: Look, shift: float) -> None:
-    """A line through the places of gold; models stand side by side so that their bars do not cover each other."""
+def _lifts(result: Result, model: str, documents: int, look: Look) -> Series:
+    groups = [g for g in result if (g.model, g.keys["documents"]) == (model, documents) and g.keys["gold"]]
+    groups.sort(key=lambda g: int(g.keys["gold"]))
     found = [group.estimate("lift_over_uniform") for group in groups]
-    mean, low, high = (np.array([float(getattr(one, key)) for one in found]) for key in ("mean", "low", "high"))
-    places = np.array([float(group.keys["gold"]) for group in groups]) + 0.08 * shift
-    bars = np.nan_to_num(np.clip(np.stack([mean - low, high - mean]), 0, None))
-    axes.errorbar(places, mean, bars, capsize=2.5, elinewidth=1.0, **look.line)
+    parts = [np.array([float(getattr(one, key)) for one in found]) for key in ("mean", "std", "low", "high", "n")]
+    return series(look, [int(group.keys["gold"]) for group in groups], Estimate(*parts), kind="joined")
 
 
-def _ratio_axis(axes: Axes) -> None:
-    """Ratios on a logarithmic axis, so that twice and half are equally far from 1; linear where one is 0."""
-    drawn = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
-    drawn = drawn[np.isfinite(drawn)]
-    if (drawn <= 0).any():
-        axes.set_ylim(bottom=0)
-        return
-    axes.set_yscale("log")
-    low, high = min(drawn.min() / 1.15, 0.8), max(drawn.max() * 1.15, 1.25)
-    axes.set_ylim(low, high)
-    fine = (0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3) if high / low < 4 else _RATIOS
-    axes.yaxis.set_major_locator(FixedLocator([ratio for ratio in fine if low <= ratio <= high]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
+def _ratio_axis(drawn: tuple[Series, ...]) -> Axis:
+    """Ratios on a logarithmic axis, where twice and half are equally far from 1; linear where one is 0."""
+    label = "gold lift (× the other documents,\nover uniform attention)"
+    ends = np.array([x for one in drawn for part in (one.mean, one.low, one.high) for x in part])
+    ends = ends[np.isfinite(ends)]
+    if not len(ends) or (ends <= 0).any():
+        return Axis(label, range=(0, None), unit=" ×")
+    low, high = min(ends.min() / 1.15, 0.8), max(ends.max() * 1.15, 1.25)
+    shown = [ratio for ratio in (_FINE if high / low < 4 else _RATIOS) if low <= ratio <= high]
+    return Axis(label, tuple((ratio, f"{ratio:g}") for ratio in shown), "log", (float(low), float(high)), unit=" ×")
+
+
+ROLLOUT = FigureType(
+    ("flow",),
+    lambda data: {label_of(one, data["flow"].models): rollout_figure(data["flow"], one) for one in data["flow"].models},
+)
+GOLD_LIFT = FigureType(("flow",), lambda data: gold_lift_figure(data["flow"]))
+
+
+def plot_flow(
+    of: Result | Traces,
+    model: str | None = None,
+    *,
+    ax: Ax = None,
+    figsize: Size = None,
+    panel: str | None = None,
+    **settings: Any,
+) -> MatplotlibFigure:
+    """Rollout between regions of one model, from `flow(…)` or what it takes; of several models name one.
+
+    Panels are named as their titles: "gold at 1 of 5". See `plot_gold_lift` for the comparison of models.
+
+    Example: `fl.plot_flow(fl.flow(trace))`
+    """
+    result = result_of(of, "flow", settings)
+    if model is None and len(result.models) != 1:
+        raise FloatlensError(f"which model? plot_flow(…, model=) one of {', '.join(result.models)}")
+    return draw(rollout_figure(result, model or result.models[0]), ax, figsize, panel)
+
+
+def plot_gold_lift(of: Result | Traces, *, ax: Ax = None, figsize: Size = None, **settings: Any) -> MatplotlibFigure:
+    """How much more the answer takes from gold than from other documents, from `flow(…)` or what it takes.
+
+    Example: `fl.plot_gold_lift("runs/demo")`
+    """
+    return draw(gold_lift_figure(result_of(of, "flow", settings)), ax, figsize)

@@ -1,23 +1,24 @@
-"""Why anchors win: pictures of q·k, angle and norm of one head, and the two parts of the advantage over depth."""
+"""Why anchors win: the two parts of their advantage in q·k by layer, and maps of q·k, angle and norm of one head."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatlens.plots.parts import callouts, depth_lines, heatmap, legend, over_heads, reference, whole_numbers
-from floatlens.plots.style import GOLD, canvas, corner, label_of, looks, note, piece, styled
+from floatlens.plots.description import Axis, Figure, Heat, Panel, number_ticks
+from floatlens.plots.drawing import Ax, Size, draw, result_of
+from floatlens.plots.registry import FigureType
+from floatlens.plots.style import depth_series, label_of, note, piece
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MatplotlibFigure
 
     from floatlens.analysis.qk_picture import QKPicture
     from floatlens.analysis.result import Result
+    from floatlens.analysis.sources import Traces
 
-__all__ = ["plot_qk", "plot_qk_profile"]
+__all__ = ["QK", "QK_MAPS", "plot_qk", "plot_qk_maps", "qk_figure", "qk_maps_figure"]
 
 _FIELDS = {"dot": "q·k (unscaled)", "cos": "cosine of q and k", "norm": "|q||k|"}
 _PARTS = {"norm_part": "By the norm of the key", "angle_part": "By its direction"}
@@ -26,56 +27,55 @@ _FIT_TOKENS = 28
 _MOST_NAMES = 16
 
 
-@styled
-def plot_qk(picture: QKPicture) -> Figure:
-    """Three heatmaps, query × key; anchors are marked above, what a query does not see stays blank."""
-    tokens = _tokens(picture)
-    fit = len(tokens) <= _FIT_TOKENS
-    names = {} if fit else {key: tokens[key] for key in picture.ranked[:_MOST_NAMES]}
-    figure = canvas(3 * (_PANEL + 0.8), _PANEL + (1.6 if fit and tokens else 1.0) + 0.5 * bool(names))
-    panels = figure.subplots(1, 3, sharey=True)
-    for axes, (field, what) in zip(panels, _FIELDS.items(), strict=True):
-        image = heatmap(axes, getattr(picture, field), label=field)
-        _mark(axes, picture)
-        if tokens and fit:
-            axes.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7)
-            axes.set_yticks(range(len(tokens)), tokens, fontsize=7)
-        axes.set_title(what, pad=10 + callouts(axes, names, _PANEL * 72) * bool(names))
-        figure.colorbar(image, ax=axes, pad=0.02)
-    panels[0].set_ylabel("query position")
-    where = f"{label_of(picture.model)}, layer {picture.layer}, head {picture.head}, step {picture.step}"
-    corner(figure, f"{where} · ▼ anchors: {picture.rule} · n = 1 trace · blank: key not seen")
-    return figure
+def qk_figure(result: Result) -> Figure:
+    """What anchors gain in q·k by the norm of their keys and by their direction, by layer, mean over heads."""
+    y = Axis("advantage of anchors in q·k (unscaled)")
+    panels = tuple(
+        Panel(part, title, Axis("layer", whole=True), y, depth_series(result, part), reference=0.0)
+        for part, title in _PARTS.items()
+    )
+    words = f"{note(result)} · mean over heads"
+    return Figure("Advantage of anchors in q·k, by layer", panels, words, share_y="all")
 
 
-def _mark(axes: Axes, picture: QKPicture) -> None:
-    """Triangles over the anchors, a frame, and positions along both axes."""
-    keys = np.flatnonzero(picture.anchors)
-    above = axes.get_xaxis_transform()
-    if len(keys):  # an empty line outside of the axes upsets the layout
-        height = np.full(len(keys), 1.015)
-        axes.plot(keys, height, "v", color=GOLD, ms=4, transform=above, clip_on=False, label="anchors")
-    axes.spines[["top", "right"]].set_visible(True)
-    axes.set_xlabel("key position")
-    whole_numbers(axes.xaxis)
-    whole_numbers(axes.yaxis)
+def qk_maps_figure(maps: QKPicture) -> Figure:
+    """Three heatmaps, query × key; anchors are marked above, keys that a query does not see stay blank."""
+    tokens = tuple(piece(text, 12) for text in maps.tokens)
+    fit = 0 < len(tokens) <= _FIT_TOKENS
+    names = {} if fit or not tokens else {key: tokens[key] for key in maps.ranked[:_MOST_NAMES]}
+    size = len(maps.dot)
+    ticks = number_ticks(tokens, len(tokens)) if fit else number_ticks(range(size), 6)
+    labels = tokens if fit else tuple(str(i) for i in range(size))
+    pointers = tuple(int(key) for key in np.flatnonzero(maps.anchors))
+    panels = []
+    for field, title in _FIELDS.items():
+        heat = Heat(getattr(maps, field), labels, labels, title, down=True, pointers=pointers, names=names)
+        panels.append(Panel(field, title, Axis("key position", ticks), Axis("query position", ticks), heat=heat))
+    where = f"{label_of(maps.model)}, layer {maps.layer}, head {maps.head}, step {maps.step}"
+    words = f"{where} · ▼ anchors: {maps.rule} · n = 1 trace · blank: key not seen"
+    shape = (3 * (_PANEL + 0.8), _PANEL + (1.6 if fit else 1.0) + 0.5 * bool(names))
+    return Figure(f"q·k of {where}", tuple(panels), words, size=shape, share_y="all", page_width=330)
 
 
-def _tokens(picture: QKPicture) -> list[str]:
-    return [piece(text, 12) for text in picture.tokens]
+QK = FigureType(("qk",), lambda data: qk_figure(data["qk"]))
+QK_MAPS = FigureType(
+    ("qk_maps",), lambda data: {key: qk_maps_figure(one) for key, one in data["qk_maps"].items()}, on_page=False
+)
 
 
-@styled
-def plot_qk_profile(result: Result) -> Figure:
-    """What anchors gain in q·k by the norm of their keys and by their direction, over depth, mean over heads."""
-    figure = canvas(7.6, 3.7)
-    style = looks(result)
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, (part, title) in zip(panels, _PARTS.items(), strict=True):
-        depth_lines(axes, result.groups, style, partial(over_heads, variable=part))
-        reference(axes, 0.0)
-        axes.set_title(title)
-    panels[0].set_ylabel("advantage of anchors in q·k (unscaled)")
-    legend(figure, style)
-    corner(figure, f"{note(result)} · mean over heads")
-    return figure
+def plot_qk(
+    of: Result | Traces, *, ax: Ax = None, figsize: Size = None, panel: str | None = None, **settings: Any
+) -> MatplotlibFigure:
+    """The advantage of anchors in q·k by layer, from `qk(…)` or what it takes. Panels: norm_part, angle_part.
+
+    Example: `fl.plot_qk(fl.qk(trace))`
+    """
+    return draw(qk_figure(result_of(of, "qk", settings)), ax, figsize, panel)
+
+
+def plot_qk_maps(maps: QKPicture, *, ax: Ax = None, figsize: Size = None, panel: str | None = None) -> MatplotlibFigure:
+    """Maps of q·k, cosine and norm of one head, from `qk_maps(trace, layer, head)`. Panels: dot, cos, norm.
+
+    Example: `fl.plot_qk_maps(fl.qk_maps(trace, layer=3, head=1), panel="cos")`
+    """
+    return draw(qk_maps_figure(maps), ax, figsize, panel)

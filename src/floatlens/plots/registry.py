@@ -1,89 +1,100 @@
-"""Which figure needs which analyses, so that a command can draw all that a set of results allows.
+"""Figures by name: what each needs, how it is described, and where the report shows it.
 
-for name, figure in draw_figures(results).figures.items(): figure.savefig(folder / f"{name}.svg")
+    FIGURES.add("peaks", FigureType(("peaks",), lambda data: peaks_figure(data["peaks"])))
+
+An added figure (or one from another package's entry point) is drawn by `floatlens figures`, written to OUT/figures and
+shown in the report's section of its analysis.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import chain, count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from matplotlib.figure import Figure
+from floatlens.core.registry import Registry
+from floatlens.plots.description import Figure
 
-from floatlens.analysis.result import Result
-from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.plots.absorption import plot_absorption
-from floatlens.plots.drift_profile import plot_drift_profile
-from floatlens.plots.extremes import plot_extremes
-from floatlens.plots.flow import plot_gold_lift, plot_rollout
-from floatlens.plots.qk import plot_qk_profile
-from floatlens.plots.retrieval import plot_retrieval
-from floatlens.plots.style import label_of
-from floatlens.plots.summary import plot_summary
-from floatlens.plots.token_classes import plot_token_classes
+__all__ = ["FIGURES", "Described", "FigureType", "describe_figures", "file_name"]
 
-__all__ = ["FIGURES", "Drawn", "Recipe", "draw_figures", "file_name"]
-
-Results = Mapping[str, Result]
+Data = Mapping[str, Any]
+"""Results by analysis; frames of `gains` and `edits`, curves of `stress`; `anchors` and `qk_maps` by model."""
 
 
-class Recipe(NamedTuple):
-    """The analyses a figure needs, and what draws it from them: one figure, or several by what sets them apart."""
+@dataclass(frozen=True)
+class FigureType:
+    """A kind of figure: the analyses (or answer statistics) it needs, and a function from these to its description.
+
+    The function may return several figures by what sets them apart. `section` is where the report shows it, the first
+    need unless given; `on_page` says whether it does.
+    """
 
     needs: tuple[str, ...]
-    draw: Callable[[Results], Figure | dict[str, Figure]]
+    describe: Callable[[Data], Figure | dict[str, Figure]]
+    section: str | None = None
+    on_page: bool = True
+
+    @property
+    def home(self) -> str:
+        """The section of the report that shows it."""
+        return self.section or self.needs[0]
 
 
-class Drawn(NamedTuple):
-    """Figures by a name that can be a file's, and for each that is left out the reason."""
+class Described(NamedTuple):
+    """Figures by a name fit for a file, and for each that is left out the reason."""
 
     figures: dict[str, Figure]
     skipped: dict[str, str]
 
 
-def _of(name: str, plot: Callable[[Result], Figure]) -> Recipe:
-    return Recipe((name,), lambda results: plot(results[name]))
+FIGURES: Registry[FigureType] = Registry(
+    "figure",
+    "floatlens.figures",
+    {
+        "summary": "floatlens.plots.summary:SUMMARY",
+        "drift": "floatlens.plots.drift:DRIFT",
+        "absorption": "floatlens.plots.absorption:ABSORPTION",
+        "qk": "floatlens.plots.qk:QK",
+        "token_classes": "floatlens.plots.token_classes:TOKEN_CLASSES",
+        "retrieval_heads": "floatlens.plots.retrieval:RETRIEVAL_HEADS",
+        "rollout": "floatlens.plots.flow:ROLLOUT",
+        "gold_lift": "floatlens.plots.flow:GOLD_LIFT",
+        "extremes": "floatlens.plots.extremes:EXTREMES",
+        "anchors": "floatlens.plots.anchors:ANCHORS",
+        "qk_maps": "floatlens.plots.qk:QK_MAPS",
+        "gains": "floatlens.plots.answers:GAINS",
+        "stress": "floatlens.plots.answers:STRESS",
+        "edits": "floatlens.plots.edits:EDITS",
+    },
+)
 
 
-def _rollouts(results: Results) -> dict[str, Figure]:
-    flow = results["flow"]
-    return {label_of(model, flow.models): plot_rollout(flow, model) for model in flow.models}
+def describe_figures(data: Data, wanted: Iterable[str] | None = None) -> Described:
+    """Every figure (or those wanted) that the data allow; the others with the reason why not.
 
-
-FIGURES: dict[str, Recipe] = {
-    "summary": Recipe(("drift", "absorption", "token_classes", "retrieval_heads"), plot_summary),
-    "drift": _of("drift", plot_drift_profile),
-    "absorption": _of("absorption", plot_absorption),
-    "qk": _of("qk", plot_qk_profile),
-    "token_classes": _of("token_classes", plot_token_classes),
-    "retrieval": _of("retrieval_heads", plot_retrieval),
-    "rollout": Recipe(("flow",), _rollouts),
-    "gold_lift": _of("flow", plot_gold_lift),
-    "extremes": _of("extremes", plot_extremes),
-}
-"""Figures of results. Those of one trace, `plot_drift` and `plot_qk`, are called with what they show."""
-
-
-def draw_figures(results: Results, wanted: Iterable[str] | None = None) -> Drawn:
-    """Every figure (or those wanted) whose results are there; the others with the reason why not."""
-    drawn = Drawn({}, {})
+    Example: `describe_figures({"drift": fl.drift(trace)}, ["drift"]).figures["drift"]`
+    """
+    found = Described({}, {})
     for name in FIGURES if wanted is None else wanted:
-        if name not in FIGURES:
-            raise FloatlensError(f'no figure "{name}"{did_you_mean(name, FIGURES)}')
-        recipe = FIGURES[name]
-        missing = [one for one in recipe.needs if one not in results or not results[one].groups]
+        kind = FIGURES[name]
+        missing = [one for one in kind.needs if _empty(data.get(one))]
         if missing:
-            drawn.skipped[name] = f"no result of {', '.join(missing)}"
+            found.skipped[name] = f"no result of {', '.join(missing)}"
             continue
-        made = recipe.draw(results)
+        made = kind.describe(data)
         for key, figure in (made if isinstance(made, dict) else {"": made}).items():
-            drawn.figures[file_name(name, key, drawn.figures)] = figure
-    return drawn
+            found.figures[file_name(name, key, found.figures)] = figure
+    return found
+
+
+def _empty(data: Any) -> bool:
+    """Whether nothing is there: None, a result without groups, an empty frame or list."""
+    return data is None or not len(getattr(data, "groups", data))
 
 
 def file_name(name: str, key: str, taken: Iterable[str]) -> str:
-    """The figure's name and what sets it apart, as a file can be called, and unlike the others."""
+    """The figure's name and what sets it apart, fit for a file and unlike the others."""
     bare = "-".join(part for part in (name, *re.split(r"[^\w.]+", key)) if part)
     return next(one for one in chain([bare], (f"{bare}-{i}" for i in count(2))) if one not in taken)

@@ -1,87 +1,92 @@
-"""Retrieval heads: a heatmap of layer × head per model, all on one scale, and the mean over heads by depth beside."""
+"""Retrieval heads: a heatmap of layer × head per model, all on one scale, and the mean over heads by layer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from floatlens.analysis.retrieval import THRESHOLDS
-from floatlens.plots.parts import from_zero, grid_shape, heatmap, legend, line, numbered, over_heads, whole_numbers
-from floatlens.plots.style import GREY, SMALL, canvas, corner, looks, note, styled
+from floatlens.plots.description import Axis, Figure, Heat, Panel, grid, number_ticks
+from floatlens.plots.drawing import Ax, Size, draw, result_of
+from floatlens.plots.registry import FigureType
+from floatlens.plots.style import depth_series, looks, note
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MatplotlibFigure
 
     from floatlens.analysis.result import Group, Result
-    from floatlens.analysis.retrieval import Score
+    from floatlens.analysis.sources import Traces
 
-__all__ = ["plot_retrieval"]
+__all__ = ["RETRIEVAL_HEADS", "plot_retrieval_heads", "retrieval_figure"]
 
 _WORDS = {
-    "copy": "copied share of the evidence",
-    "copy_code": "copy score as Wu's code counts",
-    "focus": "answer tokens that look at the evidence (share)",
+    "copy": "copy score (share of the evidence copied)",
+    "copy_code": "copy score as Wu et al. compute it",
+    "focus": "answer tokens that attend to the evidence (share)",
     "mass": "attention on the evidence (share)",
     "qr": "attention of the question on gold (share)",
 }
 
 
-@styled
-def plot_retrieval(result: Result, score: Score = "copy") -> Figure:
+def retrieval_figure(result: Result, score: str = "copy") -> Figure:
     """Mean score of every head, and the mean over heads of each layer with its band."""
     style = looks(result)
-    rows, columns = grid_shape(len(result.groups), 2 if len(result.groups) == 4 else 3)
-    figure = canvas(2.3 * columns + 3.4, 0.9 + 2.9 * rows)
-    grid = figure.add_gridspec(rows, columns + 1, width_ratios=[*[2.1] * columns, 2.6])
-    top = max((_peak(group, score) for group in result), default=0.0) or 1.0
-    maps = []
-    for i, group in enumerate(result):
-        axes = figure.add_subplot(grid[i // columns, i % columns])
-        image = heatmap(axes, group.estimate(score).mean, origin="lower", vmin=0, vmax=top)
-        _label(axes, group, score, style[group.model].label)
-        _share(axes, result, group, score)
-        maps.append(axes)
-    if maps:
-        figure.colorbar(image, ax=maps, label=_WORDS[score], pad=0.02, aspect=28)
-    profile = figure.add_subplot(grid[:, -1])
-    for group in result:
-        layers, found = over_heads(group, score)
-        line(profile, layers, found, style[group.model], upright=True)
-    profile.set(xlabel="mean over heads", ylabel="layer")
-    from_zero(profile, "x", least=0.01)
-    profile.set_title("By depth")
-    whole_numbers(profile.yaxis)
-    legend(figure, style)
-    corner(figure, f"score: {score} · {note(result)}")
-    return figure
+    means = [group.estimate(score).mean for group in result]
+    top = max((float(np.max(mean, where=np.isfinite(mean), initial=0.0)) for mean in means), default=0.0) or 1.0
+    panels = [
+        _map(group, score, style[group.model].label, mean, top, _shares(result, group, score))
+        for group, mean in zip(result, means, strict=True)
+    ]
+    y = Axis(f"{score} score, mean over heads", range=(0, None))
+    lines = depth_series(result, score, style)
+    panels.append(Panel("by layer", "By layer", Axis("layer", whole=True), y, lines, upright=True))
+    maps = grid(len(panels) - 1, 2 if len(panels) == 5 else 3) if len(panels) > 1 else ((),)
+    layout = tuple((*row, len(panels) - 1) for row in maps)
+    columns = len(layout[0]) - 1
+    return Figure(
+        "Retrieval score by layer and head",
+        tuple(panels),
+        f"score: {score} · {note(result)}",
+        layout,
+        (2.3 * columns + 3.4, 0.9 + 2.9 * len(layout)),
+        widths=(*[2.1] * columns, 2.6),
+        page_width=300,
+    )
 
 
-def _share(axes: Axes, result: Result, group: Group, score: str) -> None:
-    """Below the title, how many of the heads are retrieval heads, by half of the depth."""
+def _map(group: Group, score: str, label: str, mean: Any, top: float, subtitle: str) -> Panel:
+    layers, heads = group.coordinate(score, "layer"), group.coordinate(score, "head")
+    heat = Heat(mean, tuple(map(str, layers)), tuple(map(str, heads)), _WORDS[score], top)
+    x, y = (Axis(name, number_ticks(labels, 8)) for name, labels in (("head", heads), ("layer", layers)))
+    return Panel(label, label, x, y, heat=heat, subtitle=subtitle)
+
+
+def _shares(result: Result, group: Group, score: str) -> str:
+    """How many of the heads are retrieval heads, by half of the depth."""
     by_half = {
         one.labels["half"]: float(one.found.mean)
         for of, one in result.summary
         if of is group and one.variable == f"{score}_heads" and one.labels["above"] == THRESHOLDS[0]
     }
     told = [f"{share:.0%} {half}" for half, share in by_half.items() if np.isfinite(share)]
-    if told:
-        axes.set_title(axes.get_title("left"), pad=6 + 1.6 * SMALL)
-        words = f"above {THRESHOLDS[0]:g}: {', '.join(told)}"
-        axes.text(0, 1.02, words, transform=axes.transAxes, fontsize=SMALL, color=GREY, va="bottom")
+    return f"above {THRESHOLDS[0]:g}: {', '.join(told)}" if told else ""
 
 
-def _peak(group: Group, score: str) -> float:
-    mean = group.estimate(score).mean
-    return float(np.max(mean, where=np.isfinite(mean), initial=0.0))
+RETRIEVAL_HEADS = FigureType(("retrieval_heads",), lambda data: retrieval_figure(data["retrieval_heads"]))
 
 
-def _label(axes: Axes, group: Group, score: str, title: str) -> None:
-    """Rows and columns by the numbers of layers and heads, not all of them where there are many."""
-    for axis, dim in ((axes.yaxis, "layer"), (axes.xaxis, "head")):
-        numbered(axis, group.coordinate(score, dim), 8)
-        axis.set_label_text(dim)
-    axes.set_title(title)
-    axes.spines[["left", "bottom"]].set_visible(False)
-    axes.tick_params(length=2)
+def plot_retrieval_heads(
+    of: Result | Traces,
+    score: str = "copy",
+    *,
+    ax: Ax = None,
+    figsize: Size = None,
+    panel: str | None = None,
+    **settings: Any,
+) -> MatplotlibFigure:
+    """Scores of all heads, from `retrieval_heads(…)` or what it takes. Panels: each model by its label, "by layer".
+
+    Example: `fl.plot_retrieval_heads(fl.retrieval_heads("runs/demo"), "mass")`
+    """
+    return draw(retrieval_figure(result_of(of, "retrieval_heads", settings), score), ax, figsize, panel)

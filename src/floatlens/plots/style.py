@@ -1,137 +1,47 @@
-"""The one style of all figures: Okabe and Ito's colours, a look per model, text that is never taken for mathematics.
-
-Nothing global is changed: settings hold while a figure is made, drawn and saved (`Canvas`), and nowhere else.
-"""
+"""The looks of all figures: Okabe and Ito's colours, a look per model, short names, small print."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from matplotlib import rc_context
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
+import numpy as np
 
+from floatlens.analysis.intervals import Estimate
 from floatlens.analysis.rules import as_rule
+from floatlens.plots.description import Look, Series, series
 
 if TYPE_CHECKING:
-    from matplotlib.backend_bases import RendererBase
-
     from floatlens.analysis.result import Group, Result
 
 __all__ = [
-    "HEAT",
-    "RC",
-    "Canvas",
-    "Look",
+    "by_layer",
     "colours",
-    "corner",
+    "depth_series",
     "label_of",
     "looks",
     "looks_of",
     "note",
+    "over_heads",
     "piece",
-    "styled",
+    "shared_looks",
+    "span",
 ]
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-HEAT = "viridis"
-GOLD = "#D55E00"
-GREY = "0.35"
-SMALL = 7.0
 _NAMED = {"llama": "#0072B2", "qwen": "#56B4E9", "llada": "#D55E00", "dream": "#E69F00"}
 _REST = ("#009E73", "#CC79A7", "#000000", "#F0E442")
 _MARKERS = "osD^v<"
-_STROKES = ("-", (0, (5, 1.6)))  # masked diffusion, autoregressive
-
-RC: Any = {
-    "axes.formatter.use_mathtext": False,
-    "axes.labelsize": 9,
-    "axes.linewidth": 0.8,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10,
-    "figure.constrained_layout.w_pad": 0.07,
-    "figure.dpi": 150,
-    "font.size": 9,
-    "hatch.linewidth": 0.7,
-    "image.cmap": HEAT,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "legend.handlelength": 2.6,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4,
-    "pdf.fonttype": 42,
-    "ps.fonttype": 42,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "floatlens",  # ids from what they name, so that the same figure is the same file
-    "text.parse_math": False,
-    "text.usetex": False,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-}
-
-
-class Canvas(Figure):
-    """A Figure that is drawn and saved with the settings it was made with; some are only read then."""
-
-    def draw(self, renderer: RendererBase) -> None:
-        with rc_context(RC):
-            super().draw(renderer)
-
-    def savefig(self, *args: Any, **kwargs: Any) -> None:
-        with rc_context(RC):
-            super().savefig(*args, **kwargs)
-
-
-def styled(make: Callable[P, T]) -> Callable[P, T]:
-    """Run a function that makes a figure under the style, and leave the settings as they were."""
-
-    @wraps(make)
-    def inside(*args: P.args, **kwargs: P.kwargs) -> T:
-        with rc_context(RC):
-            return make(*args, **kwargs)
-
-    return inside
-
-
-def canvas(width: float, height: float) -> Canvas:
-    """An empty figure, in inches."""
-    return Canvas(figsize=(width, height), layout="constrained")
+_SHARED: ContextVar[Mapping[str, Look]] = ContextVar("shared looks", default=MappingProxyType({}))
 
 
 # -- models -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Look:
-    """How one model is drawn. Autoregressive models have dashed lines and open markers."""
-
-    label: str
-    colour: str
-    marker: str
-    arm: bool
-
-    @property
-    def line(self) -> dict[str, Any]:
-        """Arguments for `Axes.plot`."""
-        return {
-            "color": self.colour,
-            "linestyle": _STROKES[self.arm],
-            "marker": self.marker,
-            "markerfacecolor": "white" if self.arm else self.colour,
-            "label": self.label,
-        }
-
-
 def label_of(model: str, among: Iterable[str] = ()) -> str:
-    """A model's short name, the last part of a path; the whole one where that is not enough to tell two apart."""
+    """A model's short name, the last part of a path; the whole name where two models share the short one."""
     short = _last(model)
     return model if any(_last(other) == short for other in among if other != model) else short
 
@@ -155,24 +65,76 @@ def colours(models: Sequence[str]) -> dict[str, str]:
 
 
 def looks(groups: Iterable[Group]) -> dict[str, Look]:
-    """The look of every model that the groups are of, in their order."""
-    return looks_of({group.model: group.facts.get("kind") == "arm" for group in groups})
+    """The look of every model of the groups, in their order."""
+    return looks_of({group.model: str(group.facts.get("kind", "mdm")) for group in groups})
 
 
-def looks_of(arms: Mapping[str, bool]) -> dict[str, Look]:
-    """The look of every model, given which of them are autoregressive."""
-    colour = colours(list(arms))
+def looks_of(kinds: Mapping[str, str]) -> dict[str, Look]:
+    """The look of every model, given its kind ("arm" or "mdm"); the shared ones where all models have one.
+
+    Example: `looks_of({"scale:llada": "mdm"})`
+    """
+    shared = _SHARED.get()
+    if all(model in shared for model in kinds):
+        return {model: shared[model] for model in kinds}
+    colour = colours(list(kinds))
     return {
-        model: Look(label_of(model, arms), colour[model], _MARKERS[i % len(_MARKERS)], arm)
-        for i, (model, arm) in enumerate(arms.items())
+        model: Look(
+            label_of(model, kinds),
+            colour[model],
+            _MARKERS[i % len(_MARKERS)],
+            "dashed" if kind == "arm" else "solid",
+            kind == "arm",
+            kind,
+        )
+        for i, (model, kind) in enumerate(kinds.items())
     }
+
+
+@contextmanager
+def shared_looks(style: Mapping[str, Look]) -> Iterator[None]:
+    """While figures are described: these looks for their models, so one report draws each model in one way."""
+    token = _SHARED.set(style)
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+
+
+# -- numbers over depth -----------------------------------------------------------------------------------------------
+
+
+def by_layer(group: Group, variable: str, **at: Any) -> tuple[list[Any], Estimate]:
+    """A group's layers and the estimate of a variable over them, at one label of each other dimension."""
+    found = group.estimate(variable)
+    index = tuple(group.coordinate(variable, dim).index(value) for dim, value in at.items())
+    parts = (np.asarray(part)[index] for part in (found.mean, found.std, found.low, found.high, found.n))
+    return group.coordinate(variable, "layer"), Estimate(*parts)
+
+
+def over_heads(group: Group, variable: str) -> tuple[list[Any], Estimate]:
+    """The same of a variable by layer and head, averaged over the heads of each sample."""
+    return group.coordinate(variable, "layer"), group.estimate(variable, over="head")
+
+
+def depth_series(
+    result: Result, variable: str, style: Mapping[str, Look] | None = None, **at: Any
+) -> tuple[Series, ...]:
+    """One line per group over its layers; a variable that has heads is averaged over them."""
+    style = style or looks(result)
+    found = []
+    for group in result:
+        heads = "head" in group.samples[variable].dims if variable in group.samples else False
+        layers, values = over_heads(group, variable) if heads else by_layer(group, variable, **at)
+        found.append(series(style[group.model], layers, values))
+    return tuple(found)
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
 def piece(text: str, longest: int = 14) -> str:
-    """A token as it can be printed on one line: no space in front, white space by its signs, cut where it is long."""
+    """A token as it can be printed on one line: no leading space, signs for white space, cut where it is long."""
     bare = text.replace("\u010a", "\n").lstrip("\u0120\u2581 ") or "␣"
     for sign, shown in (("\r", ""), ("\n", "↵"), ("\t", "⇥"), ("\u0120", "␣"), ("\u2581", "␣")):
         bare = bare.replace(sign, shown)
@@ -180,8 +142,8 @@ def piece(text: str, longest: int = 14) -> str:
     return bare if len(bare) <= longest else bare[: longest - 1] + "…"
 
 
-def note(*results: Result, interval: bool = True) -> str:
-    """What the numbers of a figure rest on: anchor rule, whose attention, how many questions."""
+def note(*results: Result, intervals: str = "bands") -> str:
+    """What the numbers of a figure rest on: anchor rule, query group, number of questions, and what shows intervals."""
     words: dict[str, None] = {}
     for result in results:
         if "rule" in result.settings:
@@ -189,20 +151,16 @@ def note(*results: Result, interval: bool = True) -> str:
         if result.settings.get("group", "all") != "all":
             words[f"{result.settings['group']} queries"] = None
     counts = sorted({group.n for result in results for group in result})
-    count = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}–{counts[-1]}" if counts else "0"
     by_gold = any("gold" in group.keys for result in results for group in result)
-    words[f"n = {count} questions per model{' and gold place' if by_gold else ''}"] = None
-    if interval:
-        words["bands: 95 % interval of the mean" if counts and counts[-1] > 1 else "one question: no interval"] = None
+    words[f"n = {span(counts)} questions per model{' and gold position' if by_gold else ''}"] = None
+    if intervals:
+        words[
+            f"{intervals}: 95 % interval of the mean" if counts and counts[-1] > 1 else "one question: no interval"
+        ] = None
     return " · ".join(words)
 
 
-def corner(figure: Figure, text: str) -> None:
-    """Small print in the lower right corner, in a strip of its own below everything else."""
-    width, height = figure.get_size_inches()
-    lines = textwrap.wrap(text, max(20, int(width * 72 / (SMALL * 0.55)))) or [""]
-    strip = (len(lines) * SMALL * 1.25 + 6) / 72 / height
-    figure.text(0.995, 3 / 72 / height, "\n".join(lines), ha="right", va="bottom", fontsize=SMALL, color=GREY)
-    engine = figure.get_layout_engine()
-    if isinstance(engine, ConstrainedLayoutEngine):
-        engine.set(rect=(0, strip, 1, 1 - strip))
+def span(counts: Sequence[int]) -> str:
+    """Counts in a few signs: `12`, or `8–12`."""
+    least, most = (min(counts), max(counts)) if counts else (0, 0)
+    return f"{least}" if least == most else f"{least}–{most}"

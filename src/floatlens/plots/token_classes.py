@@ -1,25 +1,21 @@
-"""Token classes: what anchors and received attention stand on, layer by layer, and whether that is more than chance."""
+"""Token classes: what anchors and received attention fall on, layer by layer, beside what the text consists of."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import PercentFormatter
-
-from floatlens.plots.parts import by_layer, line, outside, reference
-from floatlens.plots.style import GREY, Look, canvas, corner, looks, note, styled
+from floatlens.plots.description import Axis, Bars, Figure, Look, Panel, series
+from floatlens.plots.drawing import Ax, Size, draw, result_of
+from floatlens.plots.registry import FigureType
+from floatlens.plots.style import by_layer, looks, note
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MatplotlibFigure
 
     from floatlens.analysis.result import Group, Result
+    from floatlens.analysis.sources import Traces
 
-__all__ = ["plot_token_classes"]
+__all__ = ["TOKEN_CLASSES", "plot_token_classes", "token_classes_figure"]
 
 _COLOURS = {
     "special": "#0072B2",
@@ -27,65 +23,77 @@ _COLOURS = {
     "function": "#009E73",
     "content": "#D55E00",
     "number": "#E69F00",
-    "mask": "0.75",
+    "mask": "#B8B8B8",
 }
-_SIDES = {"structural": "#0072B2", "lexical": "#D55E00"}
+_SIDES = {"structural": ("#0072B2", "o"), "lexical": ("#D55E00", "s")}
 _ROWS = {"anchors": "share of anchors", "mass": "share of attention"}
 
 
-@styled
-def plot_token_classes(result: Result) -> Figure:
-    """Per model a column: shares of anchors and of attention by class (all tokens beside them), and enrichment."""
+def token_classes_figure(result: Result) -> Figure:
+    """Per model a column: shares of anchors and of attention by class (the text itself beside them), and enrichment."""
+    style, panels = looks(result), []
+    for group in result:
+        label = style[group.model].label
+        panels += [_shares(group, variable, label, len(result.groups) > 1) for variable in _ROWS]
+        panels.append(_enrichment(group, label, len(result.groups) > 1))
     count = max(1, len(result.groups))
-    figure = canvas(max(6.9, 2.5 * count + 1.2), 7.4)
-    panels = figure.subplots(3, count, squeeze=False, sharey="row", sharex="col")
-    for column, group in zip(panels.T, result, strict=False):
-        for axes, variable in zip(column, _ROWS, strict=False):
-            _stack(axes, group, variable)
-        _enrichment(column[2], group)
-        column[0].set_title(looks(result)[group.model].label)
-        column[2].set_xlabel("layer")
-    for axes, what in zip(panels[:, 0], [*_ROWS.values(), "enrichment\n(share ÷ share of tokens)"], strict=True):
-        axes.set_ylabel(what)
-    outside(figure, *_handles())
-    corner(figure, f"{note(result)} · T: the tokens themselves")
-    return figure
+    layout = tuple(tuple(3 * column + row for column in range(count)) for row in range(3))
+    return Figure(
+        "Classes of anchors and of attended tokens, by layer",
+        tuple(panels),
+        f"{note(result)} · text: the classes of all tokens",
+        layout if panels else (),
+        (max(6.9, 2.5 * count + 1.2), 7.4),
+        share_y="row",
+        share_x=True,
+        page_width=300,
+    )
 
 
-def _stack(axes: Axes, group: Group, variable: str) -> None:
-    """Bars that sum to 1, one per layer, and a separate one for the tokens present."""
-    layers = np.array(group.coordinate(variable, "layer"))
-    names = group.coordinate(variable, "class")
-    shares, tokens = group.estimate(variable).mean, group.estimate("tokens").mean
+def _layers(group: Group, variable: str) -> tuple[tuple[float, ...], float, Axis]:
+    """The layers, and after a gap the place of the text itself, which is as wide as it takes to be seen; the axis."""
+    layers = tuple(float(layer) for layer in group.coordinate(variable, "layer"))
     wide = max(1.0, len(layers) / 14)
-    at, widths = np.append(layers, layers.max() + 0.5 + 1.5 * wide), np.append(np.full(len(layers), 0.9), 0.9 * wide)
-    floor = np.zeros(len(layers) + 1)
-    for i, name in enumerate(names):
-        heights = np.append(shares[i], tokens[i])
-        axes.bar(at, heights, widths, bottom=floor, color=_COLOURS[name], label=name)
-        floor = floor + np.nan_to_num(heights)
-    axes.annotate("T", (at[-1], 1.0), (0, 1), textcoords="offset points", ha="center", fontsize=7, color=GREY)
-    axes.set_ylim(0, 1)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-    axes.set_xticks(layers[:: -(-len(layers) // 12)])
+    text = max(layers) + 0.5 + 1.5 * wide
+    ticks = (*((at, f"{at:g}") for at in layers[:: -(-len(layers) // 8)]), (text, "text"))
+    return (*layers, text), 0.9 * wide, Axis("layer", ticks)
 
 
-def _enrichment(axes: Axes, group: Group) -> None:
-    """Structural and lexical classes taken together; anchors open and dashed, attention filled."""
-    for side, colour in _SIDES.items():
-        for suffix, of_anchors in (("", False), ("_anchors", True)):
-            layers, found = by_layer(group, f"{side}{suffix}")
-            line(axes, layers, found, Look(f"{side}{suffix}", colour, "o" if side == "structural" else "s", of_anchors))
-    reference(axes, 1.0)
+def _shares(group: Group, variable: str, label: str, several: bool) -> Panel:
+    """Bars that sum to 1, one per layer, and one for the tokens of the text."""
+    x, wide, axis = _layers(group, variable)
+    shares, tokens = group.estimate(variable).mean, group.estimate("tokens").mean
+    stacks = tuple(
+        (name, _COLOURS[name], (*map(float, shares[i]), float(tokens[i])))
+        for i, name in enumerate(group.coordinate(variable, "class"))
+    )
+    bars = Bars(x, (*[0.9] * (len(x) - 1), wide), stacks)
+    y = Axis(_ROWS[variable], range=(0.0, 1.0), percent=True)
+    return Panel(f"{label} {variable}" if several else variable, label, axis, y, bars=bars)
 
 
-def _handles() -> tuple[list[Artist], list[Artist]]:
-    """Two rows of the legend: classes, and the lines of enrichment."""
-    lines: list[Artist] = []
-    patches: list[Artist] = [Patch(color=colour, label=name) for name, colour in _COLOURS.items()]
-    for side, colour in _SIDES.items():
-        marker = "o" if side == "structural" else "s"
-        lines.append(Line2D([], [], ls="", marker=marker, color=colour, label=side))
-    for label, of_anchors in (("of attention", False), ("of anchors", True)):
-        lines.append(Line2D([], [], **Look(label, GREY, "o", of_anchors).line))
-    return patches, lines
+def _enrichment(group: Group, label: str, several: bool) -> Panel:
+    """Structural and lexical classes taken together; anchors hollow and dashed, attention filled."""
+    lines = []
+    for side, (colour, marker) in _SIDES.items():
+        for suffix, of in (("", "attention"), ("_anchors", "anchors")):
+            look = Look(f"{side}, {of}", colour, marker, "dashed" if suffix else "solid", bool(suffix))
+            lines.append(series(look, *by_layer(group, f"{side}{suffix}")))
+    y = Axis("enrichment\n(share ÷ share of text)", range=(0, None))
+    name = f"{label} enrichment" if several else "enrichment"
+    return Panel(name, label, _layers(group, "mass")[2], y, tuple(lines), reference=1.0)
+
+
+TOKEN_CLASSES = FigureType(("token_classes",), lambda data: token_classes_figure(data["token_classes"]))
+
+
+def plot_token_classes(
+    of: Result | Traces, *, ax: Ax = None, figsize: Size = None, panel: str | None = None, **settings: Any
+) -> MatplotlibFigure:
+    """Classes of anchors and of attended tokens, from `token_classes(…)` or what it takes.
+
+    Panels of one model: anchors, mass, enrichment; of several each after the model's name.
+
+    Example: `fl.plot_token_classes(trace, panel="enrichment")`
+    """
+    return draw(token_classes_figure(result_of(of, "token_classes", settings)), ax, figsize, panel)

@@ -1,54 +1,100 @@
-"""Training curves of the scale models: answer loss and accuracy over tokens, one line per model, stages marked."""
+"""Training curves: loss and accuracy of the scale models over tokens, and the curves of an adaptation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from floatlens.plots.style import canvas, colours, styled
+from floatlens.plots.description import Axis, Figure, Look, Panel, Series
+from floatlens.plots.drawing import Ax, Size, draw
+from floatlens.plots.style import colours
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MatplotlibFigure
 
-__all__ = ["plot_training"]
+__all__ = ["plot_adaptation", "plot_training"]
 
-
-@styled
-def plot_training(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """The logs of one or more runs by name, as `floatlens.subjects.scale.training.read_log` gives them."""
-    figure, colour = canvas(9, 5.6), colours(list(logs))
-    loss, accuracy = figure.subplots(2, 1, sharex=True)
-    for name, log in logs.items():
-        tokens = [line["tokens"] / 1e6 for line in log]
-        for axes, key, factor in ((loss, "answer_loss", 1), (accuracy, "accuracy", 100)):
-            values = [line[key] * factor for line in log]
-            axes.plot(tokens, values, lw=1.4, label=name, color=colour[name])
-    _mark_stages(loss, accuracy, next(iter(logs.values()), ()))
-    loss.set_ylabel("loss per answer token (nats)")
-    accuracy.set(ylabel="answer tokens right (%)", xlabel="tokens seen (millions)", ylim=(0, 101))
-    loss.set_ylim(bottom=0)
-    loss.legend(ncols=4, loc="upper right")
-    for axes in (loss, accuracy):
-        axes.margins(x=0.01)
-    return figure
+Log = Sequence[Mapping[str, Any]]
+_TOKENS = Axis("tokens seen (millions)")
+_LOSSES: dict[str, tuple[str, Any, str]] = {
+    "answer_loss": ("answers", "solid", ""),
+    "text_loss_33": ("text, up to 33 % masked", "dashed", ""),
+    "text_loss_67": ("text, 33–67 % masked", "dashdot", ""),
+    "text_loss_100": ("text, above 67 % masked", "dotted", ""),
+}
+_CHECKS: dict[str, tuple[str, Any, str]] = {
+    "answers": ("answers (SQuAD)", "solid", "o"),
+    "infill_15": ("text, 15 % masked", "dashed", "s"),
+    "infill_50": ("text, 50 % masked", "dashdot", "^"),
+    "infill_85": ("text, 85 % masked", "dotted", "v"),
+}
 
 
-def _mark_stages(top: Axes, bottom: Axes, log: Sequence[Mapping[str, Any]]) -> None:
-    """A thin line where a stage begins, and its name above the upper panel."""
-    before, begun = "", 0.0
+def training_figure(logs: Mapping[str, Log]) -> Figure:
+    """Loss and accuracy per answer token over tokens, one line per run; lines mark where stages begin."""
+    colour = colours(list(logs))
+    stages = tuple(_stages(next(iter(logs.values()), ())))
+    panels = []
+    for key, factor, y, marks in (
+        ("answer_loss", 1.0, Axis("loss per answer token (nats)", range=(0, None)), stages),
+        ("accuracy", 100.0, Axis("correct answer tokens (%)", range=(0, 101)), tuple((x, "") for x, _ in stages)),
+    ):
+        lines = tuple(_line(Look(name, colour[name], ""), log, key, factor) for name, log in logs.items())
+        panels.append(Panel(key, "", _TOKENS, y, lines, marks=marks))
+    return Figure("Training of the scale models", tuple(panels), "", ((0,), (1,)), (9, 5.6), share_x=True)
+
+
+def _stages(log: Log) -> list[tuple[float, str]]:
+    """Where each stage begins, in millions of tokens, and its name."""
+    found: list[tuple[float, str]] = []
+    begun = 0.0
     for line in log:
-        if line["stage"] != before:
-            for axes in (top, bottom):
-                axes.axvline(begun, color="0.85", lw=0.8, zorder=0)
-            top.annotate(
-                line["stage"],
-                (begun, 1.0),
-                xycoords=("data", "axes fraction"),
-                xytext=(2, 2),
-                textcoords="offset points",
-                fontsize=7,
-                color="0.35",
-                rotation=30,
-            )
-        before, begun = line["stage"], line["tokens"] / 1e6
+        if not found or line["stage"] != found[-1][1]:
+            found.append((begun, line["stage"]))
+        begun = line["tokens"] / 1e6
+    return found
+
+
+def adaptation_figure(logs: Mapping[str, Log]) -> Figure:
+    """Loss over tokens and checks on held-out data; colour is the run, the stroke what is measured."""
+    colour = colours(list(logs))
+    panels = []
+    for name, measures, factor, y in (
+        ("training", _LOSSES, 1.0, Axis("loss per token (nats)", range=(0, None))),
+        ("held out", _CHECKS, 100.0, Axis("correct (%)", range=(0, None))),
+    ):
+        lines = []
+        for run, log in logs.items():
+            for key, (words, stroke, marker) in measures.items():
+                label = f"{run}: {words}" if len(logs) > 1 else words
+                if any(key in line for line in log):
+                    lines.append(_line(Look(label, colour[run], marker, stroke), log, key, factor))
+        panels.append(Panel(name, name, _TOKENS, y, tuple(lines)))
+    return Figure("Adaptation", tuple(panels), "", size=(9, 5.2))
+
+
+def _line(look: Look, log: Log, key: str, factor: float) -> Series:
+    points = [(line["tokens"] / 1e6, factor * line[key]) for line in log if key in line]
+    x, mean = (tuple(part) for part in zip(*points, strict=True)) if points else ((), ())
+    none = (float("nan"),) * len(mean)
+    return Series(look, x, mean, none, none, (1,) * len(mean))
+
+
+def plot_training(
+    logs: Mapping[str, Log], *, ax: Ax = None, figsize: Size = None, panel: str | None = None
+) -> MatplotlibFigure:
+    """Training curves from logs by name, as `floatlens.subjects.scale.training.read_log` returns them.
+
+    Example: `plot_training({"llada": read_log(folder)})`
+    """
+    return draw(training_figure(logs), ax, figsize, panel)
+
+
+def plot_adaptation(
+    logs: Mapping[str, Log], *, ax: Ax = None, figsize: Size = None, panel: str | None = None
+) -> MatplotlibFigure:
+    """Curves of adaptations from logs by name, as `floatlens.adaptation.state.read_log` returns them.
+
+    Example: `plot_adaptation({"twin": read_log(folder)}, panel="held out")`
+    """
+    return draw(adaptation_figure(logs), ax, figsize, panel)

@@ -56,8 +56,6 @@ class Drafter:
 
 def fit(drafter: Drafter, documents: tuple[Document, ...], max_tokens: int | None) -> tuple[Draft, Dropped | None]:
     """The longest prompt of at most `max_tokens` tokens, and what had to go for it (None when all of it fits)."""
-    if max_tokens is not None and max_tokens < 1:
-        raise FloatlensError(f"max_tokens={max_tokens}: the prompt needs room for at least one token")
     full = drafter.draft(documents)
     if max_tokens is None or len(full) <= max_tokens:
         return full, None
@@ -82,7 +80,7 @@ def _most_documents(drafter: Drafter, documents: tuple[Document, ...], max_token
     if len(nothing) > max_tokens:
         raise FloatlensError(
             f"the question and its template alone take {len(nothing)} tokens, but the prompt may take only "
-            f"{max_tokens}; allow more tokens or shorten the question"
+            f"{max(max_tokens, 0)}; write less (gen_length) or shorten the question"
         )
     return _largest(lambda count: drafter.draft(documents[:count]), len(documents), max_tokens) or nothing
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from floatlens.plots.description import Look
 from floatlens.plots.style import label_of
-from floatlens.report.answer_charts import effect_panels, score_panels, stress_panels
 from floatlens.report.answered import Answered, told_apart
-from floatlens.report.panels import Panel, Styles
 from floatlens.report.reading import ANSWERS, READING
-from floatlens.report.sections import table
+from floatlens.report.sections import figures_of, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,10 +21,11 @@ _MOST = 4000
 """Answers that a report lists; of more only the means are in it."""
 _LONGEST = 300
 """Characters of an answer that are listed."""
+_HOMES = {"qa": "qa", "stress": "stress", "intervene": "edits"}
 _INTERVALS = ("intervals", "95 %, bootstrap over questions, seeded; differences are paired")
 
 
-def answer_sections(runs: Sequence[Answered], style: Styles) -> list[Section]:
+def answer_sections(runs: Sequence[Answered], style: Mapping[str, Look]) -> list[Section]:
     """A section per run."""
     made = {"qa": _qa, "stress": _stress, "intervene": _intervene}
     return [made[run.kind](run, style) | {"run": name} for run, name in zip(runs, told_apart(runs), strict=True)]
@@ -33,23 +33,18 @@ def answer_sections(runs: Sequence[Answered], style: Styles) -> list[Section]:
 
 def _section(
     run: Answered,
-    figures: Iterable[tuple[str, str, list[Panel], int]],
+    data: Mapping[str, Any],
     tables: Iterable[tuple[str, str, pd.DataFrame]],
     terms: Sequence[tuple[str, str]],
     used: Sequence[tuple[str, str]],
 ) -> Section:
     title, reading = READING[run.kind]
-    drawn = [
-        {"id": f"{name}{run.suffix}", "title": caption, "width": width, "panels": panels}
-        for name, caption, panels, width in figures
-        if panels
-    ]
     return {
         "id": f"{run.kind}{run.suffix}",
         "title": title,
         "reading": reading,
         "notes": _notes(run),
-        "figures": drawn,
+        "figures": figures_of(_HOMES[run.kind], data, run.suffix),
         "tables": [
             {"id": f"{name}{run.suffix}", "title": caption, "open": name == "table1", "table": table(frame)}
             for name, caption, frame in tables
@@ -94,21 +89,23 @@ def _notes(run: Answered) -> list[str]:
     return [f"Of {cut} answers only the first {_LONGEST} characters are listed; the run's records.jsonl has the rest."]
 
 
-def _qa(run: Answered, style: Styles) -> Section:
+def _qa(run: Answered, style: Mapping[str, Look]) -> Section:
     import pandas as pd
 
     from floatlens.analysis.tables import gains, scores, table_one
 
     columns = [(name, label_of(name)) for name in run.manifest["data"] if name in set(run.answers["data"])]
     first = table_one(run.answers, columns, labels={model: look.label for model, look in style.items()})
+    gained = gains(run.answers)
+    kinds = {ref: facts["kind"] for ref, facts in run.models.items()}
     over = [name for name, span in first.groups for _ in range(span)]
     names = [f"{group} {name}".strip() for group, name in zip(over, first.columns, strict=True)]
     return _section(
         run,
-        [("gain", "Accuracy closed book and with documents", score_panels(run, style), 340)],
+        {"gains": gained.assign(kind=gained["model"].map(kinds))},
         [
             ("table1", "Table 1, in per cent", pd.DataFrame(first.rows, columns=names)),
-            ("qa-gains", "Gains, with intervals", gains(run.answers)),
+            ("qa-gains", "Gains, with intervals", gained),
             ("qa-scores", "Scores, with intervals", scores(run.answers)),
             *_every(run),
         ],
@@ -117,16 +114,15 @@ def _qa(run: Answered, style: Styles) -> Section:
     )
 
 
-def _stress(run: Answered, style: Styles) -> Section:
+def _stress(run: Answered, style: Mapping[str, Look]) -> Section:
     from floatlens.analysis.curves import agreement, curves_frame, robustness_frame
     from floatlens.data.stress import STRESS_TESTS
 
     tests = list(dict.fromkeys(curve.test for curve in run.curves))
-    figures = [(f"stress-{one}", STRESS_TESTS[one].title, stress_panels(run, one, style), 320) for one in tests]
     used = [(key, _settings(value)) for key, value in (run.manifest.get("stress") or {}).items()]
     return _section(
         run,
-        figures,
+        {"stress": run.curves},
         [
             ("stress-robustness", "Robustness", robustness_frame(run.curves)),
             ("stress-curves", "Every point of the curves", curves_frame(run.curves)),
@@ -143,7 +139,7 @@ def _settings(value: Any) -> str:
     return ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
 
 
-def _intervene(run: Answered, style: Styles) -> Section:
+def _intervene(run: Answered, style: Mapping[str, Look]) -> Section:
     from floatlens.edits import EDITS
     from floatlens.runs.intervening import measured
 
@@ -151,10 +147,7 @@ def _intervene(run: Answered, style: Styles) -> Section:
     names = list(dict.fromkeys(spec.name for spec in run.edits))
     return _section(
         run,
-        [
-            ("interventions-accuracy", "Accuracy under edits of attention", effect_panels(run, "accuracy", style), 340),
-            ("interventions-kl", "How far the first token moves", effect_panels(run, "kl", style), 340),
-        ],
+        {"edits": run.effects},
         [
             ("intervene-effects", "Effects, with intervals", effects),
             ("intervene-measured", "Drift and absorption under edits", measured(run.answers, run.edits)),

@@ -115,6 +115,8 @@ def _open(runs: Sequence[Path], skipped: dict[str, str]) -> Iterator[Answered]:
     counts: dict[str, int] = {}
     for run in runs:
         found, manifest = answers.open_answers(run)
+        if found.empty:
+            skipped[run.resolve().name] = "no answer on record yet"
         for kind, own in answers.by_command(found, manifest).items():
             count = counts[kind] = counts.get(kind, 0) + 1
             yield Answered(run, own, {**manifest, "kind": kind}, "" if count == 1 else f"-{count}", of_study=True)

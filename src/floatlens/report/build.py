@@ -16,7 +16,9 @@ from floatlens.claims import claims
 from floatlens.claims.runs import with_rule
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import write_atomically
-from floatlens.plots.style import Look, looks_of
+from floatlens.plots.description import Look
+from floatlens.plots.plotly_renderer import look_data
+from floatlens.plots.style import looks_of, shared_looks
 from floatlens.report.answer_sections import answer_headline, answer_sections
 from floatlens.report.answered import Answered, open_answered, told_apart
 from floatlens.report.codec import as_json, deflated
@@ -104,12 +106,12 @@ def _count(answered: Sequence[Answered]) -> int:
     return sum(len(run.own) for run in answered)
 
 
-def _kinds(seen: Sequence[Seen], answered: Sequence[Answered]) -> dict[str, bool]:
-    """Every model by the name it has in the report, and whether it is autoregressive."""
+def _kinds(seen: Sequence[Seen], answered: Sequence[Answered]) -> dict[str, str]:
+    """Every model by the name it has in the report, and its kind."""
     names = names_of(seen)
-    found = {names[one.subject]: one.model["kind"] == "arm" for one in seen}
+    found = {names[one.subject]: str(one.model["kind"]) for one in seen}
     for run in answered:
-        found |= {ref: facts["kind"] == "arm" for ref, facts in run.models.items() if ref not in found}
+        found |= {ref: str(facts["kind"]) for ref, facts in run.models.items() if ref not in found}
     return found
 
 
@@ -142,9 +144,11 @@ def _parts(
     results: Mapping[str, Result], answered: Sequence[Answered], style: Mapping[str, Look]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What stands in the page, and its tables packed, by name."""
-    parts = [*sections(results, style), *answer_sections(answered, style)]
+    with shared_looks(style):
+        parts = [*sections(results), *answer_sections(answered, style)]
     blobs = {f"table-{t['id']}": deflated(as_json(t.pop("table")).encode()) for part in parts for t in part["tables"]}
-    figures = {figure["id"] for part in parts for figure in part["figures"]}
+    figures = {one["type"]: one["id"] for part in parts for one in reversed(part["figures"])}
+    figures |= {one["id"]: one["id"] for part in parts for one in part["figures"]}
     found = claims(results)
     rows = claim_rows(found, figures)
     for run, name in zip(answered, told_apart(answered), strict=True):
@@ -216,8 +220,7 @@ def _name(one: Shown) -> str:
 def _index(choice: Choice, views: Mapping[str, str], detail: Detail, rule: str) -> dict[str, Any]:
     return {
         "models": [
-            {"ref": one.name, "label": one.look.label, "colour": one.look.colour, "marker": one.look.marker}
-            | {"arm": one.look.arm, "kind": one.model["kind"]}
+            {"ref": one.name, "label": one.look.label, **look_data(one.look), "kind": one.model["kind"]}
             for one in choice.subjects
         ],
         "examples": list(choice.examples),

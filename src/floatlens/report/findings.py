@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floatlens.analysis import Estimate, Result
 from floatlens.claims import Claim
+from floatlens.plots.description import Look
+from floatlens.plots.plotly_renderer import look_data
 from floatlens.report.answered import Answered
-from floatlens.report.panels import Styles
 
 __all__ = ["claim_rows", "headline", "models"]
 
@@ -23,7 +24,9 @@ _STRENGTH = "attention on "
 """How the names begin of what claims measure about strength: attention on a key ÷ what uniform attention gives it."""
 
 
-def models(results: Mapping[str, Result], answered: Sequence[Answered], style: Styles) -> list[dict[str, Any]]:
+def models(
+    results: Mapping[str, Result], answered: Sequence[Answered], style: Mapping[str, Look]
+) -> list[dict[str, Any]]:
     """Every model of the report, in the order of `style`: name, colour, kind, how many traces and answers."""
     facts: dict[str, Mapping[str, Any]] = {}
     counts: dict[str, int] = {}
@@ -37,7 +40,7 @@ def models(results: Mapping[str, Result], answered: Sequence[Answered], style: S
     said = {ref: sum(int((run.own["model"] == ref).sum()) for run in answered) for ref in style}
     wanted = ("kind", "family", "layers", "heads")
     return [
-        {"ref": ref, "label": look.label, "colour": look.colour, "marker": look.marker, "arm": look.arm}
+        {"ref": ref, "label": look.label, **look_data(look)}
         | {"n": counts.get(ref, 0), "answers": said[ref]}
         | {key: facts[ref].get(key) for key in wanted}
         for ref, look in style.items()
@@ -81,11 +84,11 @@ def _row(title: str, hint: str, values: Mapping[str, Estimate], section: str) ->
 
 
 def claim_rows(
-    found: Sequence[Claim], figures: Collection[str], suffix: str = "", run: str | None = None
+    found: Sequence[Claim], figures: Mapping[str, str], suffix: str = "", run: str | None = None
 ) -> list[dict[str, Any]]:
     """Every claim with its verdict, the number it hangs on, and the figure to look at (None where it is not shown).
 
-    `run` is named where several runs speak of the same claim.
+    `figures` are those of the page under the names that claims use. `run` is named where several runs have the claim.
     """
     rows = []
     for one in found:
@@ -106,7 +109,7 @@ def claim_rows(
                 "above": part.above if part else True,
                 "changes": one.changes,
                 "parts": [str(each) for each in one.parts],
-                "figure": figure if figure in figures else None,
+                "figure": figures.get(figure),
             }
         )
     return rows

@@ -8,33 +8,38 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatlens.analysis import ANALYSES, Group, Result, as_rule
-from floatlens.report.charts import CHARTS
-from floatlens.report.panels import Styles
+from floatlens.plots.plotly_renderer import as_data
+from floatlens.plots.registry import FIGURES, describe_figures
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["definition", "sections", "table"]
+__all__ = ["definition", "figures_of", "sections", "table"]
 
 
-def sections(results: Mapping[str, Result], style: Styles) -> list[dict[str, Any]]:
-    """Everything that a section shows: analyses in the order of `ANALYSES`, then others. `style` has every model."""
+def figures_of(section: str, data: Mapping[str, Any], suffix: str = "") -> list[dict[str, Any]]:
+    """The figures of a section that the data allow, as the page draws them; `suffix` sets runs of one kind apart."""
+    wanted = [name for name, kind in FIGURES.items() if kind.on_page and kind.home == section]
+    return [
+        {"type": kind, **as_data(figure, f"{name}{suffix}")}
+        for kind in wanted
+        for name, figure in describe_figures(data, [kind]).figures.items()
+    ]
+
+
+def sections(results: Mapping[str, Result]) -> list[dict[str, Any]]:
+    """Everything that a section shows: analyses in the order of `ANALYSES`, then others."""
     made = []
     for name in [*(known for known in ANALYSES if known in results), *(one for one in results if one not in ANALYSES)]:
         result = results[name]
         if not result.groups:
             continue
-        figures = []
-        for chart in CHARTS.get(name, ()):
-            panels = chart.panels(result, style)
-            if panels:
-                figures.append({"id": chart.name, "title": chart.title, "width": chart.width, "panels": panels})
         made.append(
             {
                 "id": name,
                 "title": result.words.heading or name,
                 "reading": result.words.reading,
-                "figures": figures,
+                "figures": figures_of(name, results),
                 "tables": [{"id": name, "title": "The numbers", "open": False, "table": table(result.to_frame())}],
                 "definition": definition(result),
             }

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.analysis.flow import documents_of, gold_of
-from floatlens.plots.style import Look, looks_of
+from floatlens.plots.description import Look
+from floatlens.plots.style import looks_of
 from floatlens.traces import Trace, open_trace
 from floatlens.traces.schema import ALWAYS
 
@@ -154,5 +155,5 @@ def _subjects(
     keys: Sequence[Key], seen: Sequence[Seen], style: Mapping[str, Look] | None = None
 ) -> tuple[Subject, ...]:
     names, model = names_of(seen), {one.subject: one.model for one in seen}
-    style = style or looks_of({names[key]: model[key]["kind"] == "arm" for key in keys})
+    style = style or looks_of({names[key]: str(model[key]["kind"]) for key in keys})
     return tuple(Subject(key, names[key], style[names[key]], model[key]) for key in keys)

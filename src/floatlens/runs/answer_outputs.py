@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from floatlens.analysis.conditions import edited
+from floatlens.analysis.effects import METRICS, edit_effects, effects_table, measured, moved
 from floatlens.analysis.scores import gains, scores, table_one
+from floatlens.analysis.stress import agreement, curves, curves_frame, robustness_frame
 from floatlens.records.store import open_answers
-from floatlens.runs.answers import answer_claims_of, asked_points, by_command, named
 from floatlens.runs.outputs import FORMATS, save_figure, save_frame, save_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from floatlens.analysis.curves import Curve
+    from floatlens.analysis.stress import Curve
     from floatlens.analysis.tables import Table
 
-__all__ = ["AnswerOutputs", "answer_claims_of", "publish_answers"]
+__all__ = ["AnswerOutputs", "publish_answers"]
 
 
 @dataclass
@@ -40,14 +42,11 @@ def publish_answers(folder: Path, out: Path, *, paper: bool = False, formats: Se
     if not plain.empty:
         columns = [(name, str(one["column"])) for name, one in manifest["data"].items() if name in set(plain["data"])]
         _publish_scores(plain, columns, out, made, paper=paper, formats=formats)
-    parts = by_command(named(answers), manifest)
-    if "stress" in parts:
-        _publish_stress(parts["stress"], manifest, out, made, formats=formats)
-    if "intervene" in parts:
-        from floatlens.runs.interventions import publish_interventions
-
-        made.effects, files = publish_interventions(parts["intervene"], out, formats=formats)
-        made.files += files
+    stressed = answers[answers["kind"] == "stress"]
+    if not stressed.empty:
+        _publish_stress(stressed, out, made, formats=formats)
+    if (answers["kind"] == "edit").any():
+        _publish_edits(edited(answers), out, made, formats=formats)
     return made
 
 
@@ -60,30 +59,55 @@ def _publish_scores(
     paper: bool,
     formats: Sequence[str],
 ) -> None:
-    from floatlens.plots.stress import plot_gain
-    from floatlens.plots.style import label_of
+    from floatlens.plots import plot_gains
 
-    models = list(dict.fromkeys(answers["model"]))
-    made.table = table_one(answers, columns, paper=paper, labels={model: label_of(model, models) for model in models})
+    made.table = table_one(answers, columns, paper=paper, labels=_labels(answers))
     gained = gains(answers)
     made.files += save_table(made.table, out / "tables" / "table1")
     made.files += save_frame(scores(answers), out / "tables" / "scores") + save_frame(gained, out / "tables" / "gains")
     if not gained.empty:
         kinds = dict(zip(answers["model"], answers["model_kind"], strict=True))
-        rows = gained.assign(kind=gained["model"].map(kinds)).to_dict("records")
-        made.files += save_figure(plot_gain(rows), out / "figures" / "gain", formats)
+        figure = plot_gains(gained.assign(kind=gained["model"].map(kinds)))
+        made.files += save_figure(figure, out / "figures" / "gains", formats)
 
 
-def _publish_stress(
-    answers: pd.DataFrame, manifest: Any, out: Path, made: AnswerOutputs, *, formats: Sequence[str]
-) -> None:
-    from floatlens.analysis.curves import agreement, curves, curves_frame, robustness_frame
-    from floatlens.plots.stress import plot_stress
+def _publish_stress(answers: pd.DataFrame, out: Path, made: AnswerOutputs, *, formats: Sequence[str]) -> None:
+    from floatlens.plots import plot_stress
 
-    points = asked_points(manifest)
-    made.curves, made.agreed = curves(answers, points), agreement(answers, points)
-    frames = {"curves": curves_frame(made.curves), "robustness": robustness_frame(made.curves)}
-    for name, frame in (frames | {"agreement": made.agreed}).items():
+    found = made.curves = curves(answers)
+    made.agreed = agreement(answers)
+    frames = {"curves": curves_frame(found), "robustness": robustness_frame(found), "agreement": made.agreed}
+    for name, frame in frames.items():
         made.files += save_frame(frame, out / "tables" / name)
-    for test in dict.fromkeys(curve.test for curve in made.curves):
-        made.files += save_figure(plot_stress(made.curves, test), out / "figures" / f"stress-{test}", formats)
+    for test in dict.fromkeys(curve.test for curve in found):
+        made.files += save_figure(plot_stress(found, test), out / "figures" / f"stress-{test}", formats)
+
+
+def _publish_edits(answers: pd.DataFrame, out: Path, made: AnswerOutputs, *, formats: Sequence[str]) -> None:
+    """Nothing where no edit can be compared with unedited answers."""
+    from floatlens.plots import plot_edits
+    from floatlens.plots.registry import file_name
+
+    made.effects = edit_effects(answers)
+    if made.effects.empty:
+        return
+    told = made.effects.drop(columns="condition")
+    made.files += save_frame(told.assign(dose=told["dose"].map(str)), out / "tables" / "effects")
+    for name, frame in (("measured", measured(answers)), ("moved", moved(answers))):
+        if not frame.empty:
+            made.files += save_frame(frame, out / "tables" / name)
+    sets = list(dict.fromkeys(made.effects["data"]))
+    for data in sets:
+        own = made.effects[made.effects["data"] == data]
+        for metric in METRICS:
+            name = file_name(f"edits-{metric}", data if len(sets) > 1 else "", [])
+            made.files += save_table(effects_table(own, metric, _labels(answers)), out / "tables" / name)
+            if metric != "f1":
+                made.files += save_figure(plot_edits(own, metric), out / "figures" / name, formats)
+
+
+def _labels(answers: pd.DataFrame) -> dict[str, str]:
+    from floatlens.plots.style import label_of
+
+    models = list(dict.fromkeys(answers["model"]))
+    return {model: label_of(model, models) for model in models}

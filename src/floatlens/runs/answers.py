@@ -10,7 +10,7 @@ from floatlens.analysis.sources import has_traces
 from floatlens.data.stress import Point
 from floatlens.records import store
 from floatlens.records.condition import Condition, Stressed
-from floatlens.records.store import has_answers, read_manifest
+from floatlens.records.store import is_run, read_manifest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +46,11 @@ def _name(condition: Condition) -> str:
     return condition.label
 
 
+def has_answers(run: Path) -> bool:
+    """Whether a folder is a run with answers, or one that has nothing yet."""
+    return is_run(run) and (store.has_answers(run) or not has_traces(run))
+
+
 def traced_runs(runs: Iterable[Path]) -> list[Path]:
     """Those whose traces are to be read: all but runs of answers without any."""
     return [run for run in runs if not has_answers(run) or has_traces(run)]
@@ -69,6 +74,8 @@ def by_command(answers: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, 
         "stress": answers[answers["condition"].isin(points)],
         "intervene": edited_answers(answers),
     }
+    if not parts["intervene"].empty and set(parts["qa"]["condition"]) == {"rag"}:
+        del parts["qa"]  # asked for the sake of the edits
     return {name: part for name, part in parts.items() if not part.empty}
 
 

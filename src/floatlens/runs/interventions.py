@@ -95,7 +95,7 @@ def publish_interventions(
     answers: pd.DataFrame, out: Path, *, formats: Sequence[str] = FORMATS
 ) -> tuple[pd.DataFrame, list[Path]]:
     """Tables and figures beside the records; gives the effects and the files, none where no edit has an answer."""
-    from floatlens.plots.interventions import plot_interventions
+    from floatlens.plots import plot_edits
     from floatlens.plots.registry import file_name
 
     specs = specs_of(answers)
@@ -110,9 +110,9 @@ def publish_interventions(
     for name in data:
         own = rows[rows["data"] == name]
         for metric in ("accuracy", "kl"):
-            where = file_name(f"interventions-{metric}", name if len(data) > 1 else "", [])
-            files += save_figure(plot_interventions(own, metric), out / "figures" / where, formats)
+            where = file_name(f"edits-{metric}", name if len(data) > 1 else "", [])
+            files += save_figure(plot_edits(own, metric), out / "figures" / where, formats)
         for metric in _CAPTIONS:
-            where = file_name(f"interventions-{metric}", name if len(data) > 1 else "", [])
+            where = file_name(f"edits-{metric}", name if len(data) > 1 else "", [])
             files += save_table(effects_table(own, metric), out / "tables" / where)
     return rows, files

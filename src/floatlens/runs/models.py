@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError
-from floatlens.decoding import samplers
+from floatlens.decoding import SAMPLERS
 from floatlens.decoding.config import DecodingConfig
 from floatlens.decoding.registry import Sampler, read_settings, sampler_for
 from floatlens.decoding.target import open_settings
@@ -83,7 +83,7 @@ def decide_decoding(
     for key, value in ask.decoding.settings.items():
         if any(key in sampler.settings.model_fields for sampler in chosen):
             continue
-        if not any(key in sampler.settings.model_fields for sampler in samplers().values()):
+        if not any(key in sampler.settings.model_fields for sampler in SAMPLERS.values()):
             read_settings(chosen[0], {key: value})  # raises the error
         say(f"{key}={value} does not apply to the sampler {' or '.join(dict.fromkeys(s.name for s in chosen))}")
     found = []
@@ -130,7 +130,7 @@ def _looked(source: Source, number: int) -> tuple[ModelConfig, Facts]:
 
 def _sampler(facts: Facts, name: str | None, everyone: Sequence[Facts]) -> Sampler:
     """The named sampler where it fits, else the family's own."""
-    named = None if name is None else samplers().get(name)
+    named = None if name is None else SAMPLERS.get(name)
     if named is not None and named.kind != facts.kind and any(other.kind == named.kind for other in everyone):
         name = None
     # choosing a sampler needs only what the facts have as well
@@ -149,4 +149,4 @@ def _forced(ask: AskConfig, given: Mapping[str, Any]) -> dict[str, Any]:
     if "block_length" not in given:
         left_out.add("block_length")  # a default that followed gen_length
     kept = {name: value for name, value in ask.decoding.settings.items() if name not in left_out}
-    return open_settings(samplers()[str(ask.decoding.sampler)], kept)
+    return open_settings(SAMPLERS[str(ask.decoding.sampler)], kept)

@@ -17,7 +17,8 @@ from floatlens import __version__
 from floatlens.analysis.sources import has_traces, trace_files
 from floatlens.claims import Claim, claims_frame
 from floatlens.core.files import digest_of_file, write_atomically
-from floatlens.runs.answer_outputs import answer_claims_of, publish_answers
+from floatlens.runs.answer_outputs import publish_answers
+from floatlens.runs.answers import answer_claims_of
 from floatlens.runs.outputs import save_frame
 from floatlens.runs.study import Output
 from floatlens.runs.trace_outputs import publish_traces
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from floatlens.analysis import Result
-    from floatlens.analysis.curves import Curve
+    from floatlens.analysis.stress import Curve
     from floatlens.analysis.tables import Table
     from floatlens.report.subjects import Seen
     from floatlens.traces import Trace

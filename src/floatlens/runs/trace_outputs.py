@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from floatlens.analysis import ANALYSES, Anchors, Result, analyse, anchors
+from floatlens.analysis import ANALYSES, Result, analyse, anchors
 from floatlens.analysis.qk_picture import qk_picture
 from floatlens.analysis.sources import trace_files
 from floatlens.claims import Claim, claims, claims_frame
@@ -21,13 +21,10 @@ from floatlens.core.files import write_atomically
 from floatlens.runs.outputs import FORMATS, save_figure, save_frame
 from floatlens.traces import Trace, open_trace
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+__all__ = ["Published", "publish_traces"]
 
-__all__ = ["PICTURES", "Published", "publish_traces"]
-
-PICTURES = ("heatmap", "qk_maps")
-"""Figures of one trace, the first of each model: received attention step by step, and q·k where it was kept."""
+_ANSWERS = {"gains", "stress", "edits"}
+"""What figures of answers need; those are drawn with the tables of answers."""
 
 
 class Published:
@@ -58,12 +55,13 @@ def publish_traces(
     replaces the anchor rule of every analysis that has one. `more` are verdicts on answers, for the same table. `see`
     is called with every trace.
     """
-    from floatlens.plots.registry import FIGURES
+    from floatlens.plots.drawing import draw
+    from floatlens.plots.registry import FIGURES, describe_figures
 
-    _check(only, [*FIGURES, *PICTURES], "figure")
+    _check(only, list(FIGURES), "figure")
     _check(formats, FORMATS, "format")
     files = [file for run in runs for file in trace_files(run)]
-    wanted = dict.fromkeys(need for name in only if name in FIGURES for need in FIGURES[name].needs)
+    wanted = dict.fromkeys(need for name in only for need in FIGURES[name].needs if need in ANALYSES)
     first: dict[str, Path] = {}
     skipped: dict[str, str] = {}
     settings = with_rule(wanted if only else ANALYSES if analyses is None else analyses, rule)
@@ -73,8 +71,13 @@ def publish_traces(
     figures = out / "figures"
     for folder in (figures, out / "tables"):
         folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in _figures(made, first, only, rule):
-        made.files += save_figure(figure, figures / name, formats)
+    reasons: dict[str, str] = {}
+    data = {**results, **_of_first(first, only, rule, reasons)}
+    described = describe_figures(data, only or [n for n in FIGURES if not set(FIGURES[n].needs) & _ANSWERS])
+    for name, figure in described.figures.items():
+        made.files += save_figure(draw(figure), figures / name, formats)
+    told = {name: why for name, why in described.skipped.items() if name not in ("anchors", "qk_maps")}
+    made.skipped = told | reasons | made.skipped  # of an analysis the reason is the better one
     frames = {name: result.to_frame() for name, result in results.items()} | {"claims": claims_frame(found)}
     for name, frame in frames.items():
         made.files += save_frame(frame, out / "tables" / name)
@@ -103,34 +106,27 @@ def _walk(
         each(done, len(files))
 
 
-def _figures(
-    made: Published, first: Mapping[str, Path], only: Sequence[str], rule: str | None
-) -> Iterator[tuple[str, Figure]]:
-    from floatlens.plots import plot_drift, plot_qk
-    from floatlens.plots.registry import FIGURES, draw_figures, file_name
+def _of_first(
+    first: Mapping[str, Path], only: Sequence[str], rule: str | None, skipped: dict[str, str]
+) -> dict[str, dict[str, Any]]:
+    """What figures of one trace show, the first of each model: its anchors, and its q·k maps where it kept any."""
     from floatlens.plots.style import label_of
 
-    drawn = draw_figures(made.results, [name for name in only if name in FIGURES] if only else None)
-    made.skipped = drawn.skipped | made.skipped  # of an analysis the reason is the better one
-    yield from drawn.figures.items()
-    taken: list[str] = []
+    found: dict[str, dict[str, Any]] = {"anchors": {}, "qk_maps": {}}
     for model, file in first.items():
-        trace = open_trace(file)
-        if (not only or "heatmap" in only) and "received" not in trace.data:
-            made.skipped[f"heatmap of {model}"] = 'the trace holds no "received"; trace again with that probe on'
-        elif not only or "heatmap" in only:
-            found: Anchors = anchors(trace, rule=rule or "zscore")
-            layers = found.share["layer"].values.tolist()
-            for layer in dict.fromkeys((layers[0], layers[-1])):
-                taken.append(file_name("heatmap", f"{label_of(model, first)}-layer{layer}", taken))
-                yield taken[-1], plot_drift(found, layer=layer)
-        if "qk_matrix" not in trace.data:
-            if "qk_maps" in only:
-                made.skipped[f"qk_maps of {model}"] = "the trace kept no q·k heatmaps (see QK(heatmaps=…))"
-            continue
-        if not only or "qk_maps" in only:
+        trace, label = open_trace(file), label_of(model, first)
+        if only and not {"anchors", "qk_maps"} & set(only):
+            break
+        if "received" in trace.data:
+            found["anchors"][label] = anchors(trace, rule=rule or "zscore")
+        elif not only or "anchors" in only:
+            skipped[f"anchors of {model}"] = 'the trace holds no "received"; trace again with that probe on'
+        if "qk_matrix" in trace.data:
             kept = trace.data["qk_matrix"]
+            head = int(kept["qk_matrix_head"].values[0])
             for layer in kept["qk_matrix_layer"].values.tolist():
-                head = int(kept["qk_matrix_head"].values[0])
-                taken.append(file_name("qk_maps", f"{label_of(model, first)}-layer{layer}-head{head}", taken))
-                yield taken[-1], plot_qk(qk_picture(trace, layer, head, rule=rule or "zscore"))
+                maps = qk_picture(trace, layer, head, rule=rule or "zscore")
+                found["qk_maps"][f"{label}-layer{layer}-head{head}"] = maps
+        elif "qk_maps" in only:
+            skipped[f"qk_maps of {model}"] = "the trace kept no q·k heatmaps (see QK(heatmaps=…))"
+    return found

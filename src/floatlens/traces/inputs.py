@@ -65,7 +65,7 @@ def read_inputs(model: LanguageModel, given: Given, settings: dict[str, Any]) ->
         instead = "target_ids" if given.question is None and not isinstance(given.prompt, str) else "prompt_ids"
         raise FloatlensError(f"{model.ref} has no tokenizer, so text cannot be used; give {instead}")
     if given.target is None and given.target_ids is None:
-        return Inputs(_prompt(model, given, lambda: prompt_budget(model, **settings)), settings)
+        return Inputs(_prompt(model, given, lambda: _budget(model, settings)), settings)
     if given.target_ids is not None:
         target = read_prompts(given.target_ids, model.vocab_size, "target")
         if len(target) != 1:
@@ -104,6 +104,12 @@ def _check(given: Given) -> None:
         raise FloatlensError(
             "forced=False, but a target is given; leave one of them out" if targets else "forced=True needs a target"
         )
+
+
+def _budget(model: LanguageModel, settings: dict[str, Any]) -> int | None:
+    """Tokens left for the prompt; None without a limit, and where gen_length alone is too long: `plan` reports that."""
+    budget = prompt_budget(model, **settings)
+    return None if budget is None or budget < 1 else budget
 
 
 def _room(model: LanguageModel, written: int) -> Callable[[], int | None]:

@@ -118,8 +118,8 @@ def test_too_small_a_pool_is_said_in_one_line_and_known_before() -> None:
     example = Example(id="us", question="Where?", answers=["U.S."], documents=[document])
     small = Pool([Document(text="One."), Document(text="Two."), Document(text="In the US.")])
     wanted = (
-        "has too few distractors: 4 are wanted, and only 2 documents may serve (no accepted answer, no gold title); "
-        "give data with more questions, or ask for fewer"
+        "needs 4 distractors, and only 2 documents qualify (no accepted answer, no gold title); "
+        "use data with more questions, or fewer distractors"
     )
     with pytest.raises(FloatlensError) as caught:
         apply(example, points("noise")[-1], small, SETTINGS)

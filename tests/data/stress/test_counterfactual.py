@@ -71,7 +71,7 @@ def test_a_wrong_answer_has_nothing_of_a_right_one_and_is_new_to_the_document() 
     copies, replaced = false(example, 2, *barred, "Otto Hale", "Ann Weir")
     assert sorted(replaced) == ["Ann Weir", "Otto Hale"]
     assert {copy.text for copy in copies} == {f"Nils met {wrong} in Kell." for wrong in replaced}
-    with pytest.raises(FloatlensError, match="3 are wanted, and the data accepts only 2 wrong answers"):
+    with pytest.raises(FloatlensError, match="needs 3 counterfactuals, and the data has only 2 wrong answers"):
         false(example, 3, *barred, "Otto Hale", "Ann Weir")
 
 

@@ -1,9 +1,9 @@
-"""Copies of gold documents that tell something else: every mention of every accepted answer replaced by a wrong one.
+"""Copies of gold documents that state a wrong answer: every mention of every accepted answer is replaced.
 
-A wrong answer is one that another question of the data accepts, of the same sort: for a question of the scale world an
-answer to the same attribute, for others as near as there is: first by how it is written (date, number, name or words),
-then by what is asked for (who, when, where, how many), then by its number of words. It is no part of an accepted
-answer nor one of it, and it stands neither in the question nor in the document.
+A wrong answer is an accepted answer of another question of the data. For a question of the scale world it answers the
+same attribute; for others the most similar one is taken, first by how it is written (date, number, name or words), then
+by what is asked for (who, when, where, how many), then by its number of words. It neither contains an accepted answer
+nor is contained in one, and it does not occur in the question or the document.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BLOT = "\N{BLACK SQUARE}"
 
 
 def counterfactuals(example: Example, pool: Pool, count: int, seed: int) -> tuple[list[Document], list[str]]:
-    """`count` copies, each with its own wrong answer, and these; where several gold documents hold it, by turns."""
+    """`count` copies, each with a wrong answer of its own, and these answers; several gold documents take turns."""
     reason = no_counterfactual(example)
     if reason is not None:
         raise FloatlensError(f'question "{example.id}" {reason}')
@@ -40,19 +40,19 @@ def counterfactuals(example: Example, pool: Pool, count: int, seed: int) -> tupl
         if len(copies) == count:
             break
         copy = _copy(sources[len(copies) % len(sources)], example.answers, wrong)
-        if not _tells(copy, example.answers):  # it may, where the wrong answer and the words around it make a right one
+        if not _tells(copy, example.answers):  # the wrong answer and the words around it may form an accepted one
             copies.append(copy)
             replaced.append(wrong)
     if len(copies) < count:
         raise FloatlensError(
-            f'question "{example.id}" has too few counterfactuals: {count} are wanted, and the data accepts only '
-            f"{len(copies)} wrong answers of the same sort; give data with more questions, or ask for fewer"
+            f'question "{example.id}" needs {count} counterfactuals, and the data has only {len(copies)} wrong answers '
+            "of the same sort; use data with more questions, or fewer distractors"
         )
     return copies, replaced
 
 
 def no_counterfactual(example: Example) -> str | None:
-    """Why no copy of this question's gold documents could tell something else; None if one can."""
+    """Why no copy of this question's gold documents can state a wrong answer; None if one can."""
     if not any(normalise(answer) for answer in example.answers):
         return "has no accepted answer that could be replaced"
     sources = _sources(example)
@@ -67,7 +67,7 @@ def no_counterfactual(example: Example) -> str | None:
 
 
 def _sources(example: Example) -> list[Document]:
-    """The gold documents that tell the answer, in evidence order."""
+    """The gold documents that state the answer, in evidence order."""
     gold = [example.documents[i] for i in evidence_order(example)]
     return [d for d in gold if find_mentions(d.title, example.answers) or find_mentions(d.text, example.answers)]
 
@@ -85,7 +85,7 @@ def _tells(document: Document, answers: list[str]) -> bool:
 
 
 def _wrong_answers(example: Example, pool: Pool, sources: list[Document], seed: int) -> Iterator[str]:
-    """Without their article, which the text has already; the best first, of equally good ones in a seeded order."""
+    """The most similar first, ties in a seeded order; without an article, as the text has one already."""
     accepted = [wanted for answer in example.answers if (wanted := normalise(answer))]
     around = [normalise(text) for text in (example.question, *(f"{d.title} {d.text}" for d in sources))]
     for number in _by_likeness(example, pool, seed):

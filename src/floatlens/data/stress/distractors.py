@@ -1,11 +1,12 @@
-"""Documents that do not answer the question: which may serve, in which order they come, and the first so many of them.
+"""Documents that do not answer a question: which are allowed, and in which order they are used.
 
-A distractor holds no accepted answer, is no gold document and has no gold document's title, for another document about
-the same subject would contradict it. None comes twice. The question's own documents that are not gold serve first, as
-they fit it best (RGB's negatives, the neighbours in the scale world); then those of the pool; both in a seeded order. A
-document of the pool never repeats the title of a distractor before it: with other questions it may say other things.
+A distractor holds no accepted answer, is not a gold document and does not have the title of one: another document about
+the same subject would contradict it. None is used twice. The question's own documents that are not gold come first, as
+they fit it best (RGB's negatives, the neighbours in the scale world), then those of the pool, both in a seeded order. A
+document of the pool never has the title of a distractor before it: as a document of another question, it may contradict
+it.
 
-The order does not depend on how many are asked for, so the distractors of a small dose are the first of a larger one.
+The order does not depend on the number, so the distractors of a small dose are the first of a larger one.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ __all__ = ["Rules", "random_distractors", "topic_distractors"]
 
 
 class Rules:
-    """What a distractor of one question must not be. A title that is empty is no title.
+    """What the distractors of one question must not be. An empty title does not count as one.
 
-    In the scale world it must not name whom the question is about either: there a second document can say, in other
-    words, whom the same person is married to, and BM25 would find just that one.
+    In the scale world they must not name the subject of the question either: a second document there can state the same
+    marriage in other words, and BM25 would find just that one.
     """
 
     def __init__(self, example: Example) -> None:
@@ -40,7 +41,7 @@ class Rules:
         self._gold = {same_text(document) for document in gold}
 
     def allow(self, document: Document) -> bool:
-        """Whether it may stand beside the gold documents."""
+        """Whether a document may be a distractor."""
         said = normalise(f"{document.title} {document.text}")
         return (
             title_of(document) not in self._titles
@@ -50,26 +51,26 @@ class Rules:
 
 
 def random_distractors(example: Example, pool: Pool, count: int, seed: int) -> list[Document]:
-    """The first `count` of the question's own and then the pool's, each in its seeded order."""
+    """The first `count` of the question's own and then of the pool's, each in a seeded order."""
     own = [document for document in example.documents if not document.is_gold]
     return _take(example, _fitting(example, _shuffled(example, own, "own", seed), _pooled(example, pool, seed)), count)
 
 
 def topic_distractors(example: Example, pool: Pool, count: int) -> list[Document]:
-    """The `count` documents of the pool nearest to the question by BM25 that may serve, best first."""
+    """The `count` allowed documents of the pool that are nearest to the question by BM25, best first."""
     return _take(example, _fitting(example, (), pool.nearest(example.question)), count, "sharing a word with it ")
 
 
 def title_of(document: Document) -> str:
-    """As titles are compared: whatever their case and spacing."""
+    """A title for comparison, without case and extra spaces."""
     return " ".join(document.title.casefold().split())
 
 
-# -- how they come ------------------------------------------------------------------------------------------------
+# -- candidates in order ------------------------------------------------------------------------------------------
 
 
 def _pooled(example: Example, pool: Pool, seed: int) -> Iterator[Document]:
-    """A generator, so that no order is drawn for a pool that is not asked."""
+    """A generator, so no order is drawn for a pool that is not needed."""
     yield from _shuffled(example, pool.documents, "pool", seed)
 
 
@@ -95,7 +96,7 @@ def _take(example: Example, fitting: Iterator[Document], count: int, which: str 
     taken = list(islice(fitting, count))
     if len(taken) < count:
         raise FloatlensError(
-            f'question "{example.id}" has too few distractors: {count} are wanted, and only {len(taken)} documents '
-            f"{which}may serve (no accepted answer, no gold title); give data with more questions, or ask for fewer"
+            f'question "{example.id}" needs {count} distractors, and only {len(taken)} documents {which}qualify '
+            "(no accepted answer, no gold title); use data with more questions, or fewer distractors"
         )
     return taken

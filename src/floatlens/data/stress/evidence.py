@@ -1,4 +1,4 @@
-"""The gold documents of a question in the order its reasoning takes them, and a document cut into its sentences."""
+"""The gold documents of a question in the order of its reasoning, and a document split into its sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from floatlens.prompts import Document
 __all__ = ["cut", "evidence_order", "sentences"]
 
 _END = re.compile(
-    r"[.!?…]+[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\W_])"  # a full stop, and what may begin a sentence
+    r"[.!?…]+[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\W_])"  # a full stop, followed by what may begin a sentence
     r"|[。！？]+[”’」』）]*\s*"
     r"|\s*\n\s*"
 )
@@ -22,7 +22,7 @@ _ABBREVIATIONS = frozenset(
 
 
 def evidence_order(example: Example) -> list[int]:
-    """Indexes of the gold documents: as `meta["gold"]` lists them if it lists just these, else as they stand."""
+    """Indexes of the gold documents: in the order of `meta["gold"]` if it lists just these, else as in the data."""
     standing = [i for i, document in enumerate(example.documents) if document.is_gold]
     listed = example.meta.get("gold")
     if isinstance(listed, list) and all(type(i) is int for i in listed) and sorted(listed) == standing:
@@ -31,14 +31,14 @@ def evidence_order(example: Example) -> list[int]:
 
 
 def cut(document: Document) -> list[Document]:
-    """A document for every sentence, with the same title and as gold as the whole."""
+    """A document for each sentence, with the same title and gold mark."""
     return [document.model_copy(update={"text": sentence}) for sentence in sentences(document.text)]
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text; where it is not sure that one ends, it goes on.
+    """The sentences of a text; in doubt, a sentence continues.
 
-    A rule for prose and not a parser: after an abbreviation, an initial or before a small letter nothing is cut.
+    A rule for prose, not a parser: nothing is cut after an abbreviation or an initial, or before a small letter.
     Example: `sentences("Dr. Ott lives in Kell. He sings.")  # ["Dr. Ott lives in Kell.", "He sings."]`
     """
     found, start = [], 0

@@ -1,10 +1,9 @@
-"""Where accepted answers stand in a text, as accuracy sees it, and the text with something else in their places.
+"""Mentions of accepted answers in a text, by the definition of accuracy, and the text with something else there.
 
-Accuracy compares normalised texts, so mentions are looked for there and carried back to the text as it is written:
-"U.S." is found in "the US", "old stone bridge" in "The Old, Stone Bridge". Whole words always count. Accuracy finds
-an answer inside a longer word ("1970" in "1970s") as well; such a mention is taken too, but not one of fewer than four
-characters: "us" stands inside too many English words, and a text without it would be no text. In scripts that put no
-spaces between words nothing is a longer word.
+Accuracy compares normalised texts, so mentions are found there and mapped back to the text as written: "U.S." is found
+in "the US", "old stone bridge" in "The Old, Stone Bridge". Whole words always count. Accuracy also finds an answer
+inside a longer word ("1970" in "1970s"); such a mention counts if it has four or more characters: "us" is part of too
+many English words to be replaced. In scripts without spaces between words, every mention counts.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ def replace_mentions(text: str, answers: Sequence[str], by: str) -> str:
     return "".join([*pieces, text[last:]])
 
 
-# -- how it is done -----------------------------------------------------------------------------------------------
+# -- alignment of the normalised text -----------------------------------------------------------------------------
 
 
 def _aligned(text: str) -> tuple[str, list[int]]:
-    """The normalised text, and for each of its characters the index of the one it comes from."""
+    """The normalised text, and for each of its characters the index of the original one."""
     origin = [i for i, char in enumerate(text) for _ in char.lower()]  # one capital may become two characters
     kept = [(c, i) for c, i in zip(text.lower(), origin, strict=True) if c not in string.punctuation]
     chars = [c for c, _ in kept]
@@ -65,12 +64,12 @@ def _aligned(text: str) -> tuple[str, list[int]]:
     if single and single[-1][0] == " ":
         single.pop()
     said = "".join(c for c, _ in single)
-    assert said == normalise(text), "metrics.normalise has changed; so must this"
+    assert said == normalise(text), "matching.normalise has changed; so must this"
     return said, [i for _, i in single]
 
 
 def _occurrences(said: str, wanted: str) -> Iterator[int]:
-    """Also overlapping ones. Nothing is found of an answer that is empty once normalised."""
+    """All places, including overlapping ones; none for an answer that is empty after normalisation."""
     at = said.find(wanted) if wanted else -1
     while at >= 0:
         yield at
@@ -89,7 +88,7 @@ def _one_word(outside: str, inside: str) -> bool:
 
 
 def _as_written(text: str, answer: str, start: int, stop: int) -> tuple[int, int]:
-    """The whole of "U.S." or "(I Can't Get No)" where it stands as in the answer; a full stop ends the text still."""
+    """The whole of "U.S." or "(I Can't Get No)" where it is written as in the answer; a final full stop is kept."""
     lead = next(i for i, char in enumerate(answer) if char not in string.punctuation)
     low, high = start - lead, start - lead + len(answer)
     if low < 0 or high < stop or text[low:high].lower() != answer.lower():

@@ -1,8 +1,7 @@
-"""What distractors are taken from: the documents of all questions of the data, and the answers those questions accept.
+"""The pool that distractors are drawn from: the documents of all questions of the data, and their accepted answers.
 
-A pool keeps texts and draws nothing; what fits a question is decided in `distractors` and `counterfactual`. The first
-documents of the data are kept, up to a limit, so a pool of any file fits into memory, and the same data always gives
-the same pool.
+A pool draws nothing; what fits a question is decided in `distractors` and `counterfactual`. The first documents of the
+data are kept, up to a limit, so a pool of any file fits into memory and the same data always gives the same pool.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _ASKED = re.compile(r"\b(?:(who)(?:m|se)?|(when)|(where)|(how (?:many|much|long|
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question accepts; `sort` is the attribute asked for in the scale world, `asked` the asking word."""
+    """An accepted answer; `sort` is the attribute asked for in the scale world, `asked` the question word."""
 
     text: str
     sort: str | None = None
@@ -46,7 +45,7 @@ class Answer:
 
     @property
     def shape(self) -> str:
-        """date, number, name or words, by how it is written."""
+        """How it is written: date, number, name or words."""
         if _YEAR.search(self.text) or (_MONTH.search(self.text) and re.search(r"\d", self.text)):
             return "date"
         if _NUMBER.search(self.text):
@@ -55,7 +54,7 @@ class Answer:
 
     @property
     def words(self) -> int:
-        """How many there are once normalised."""
+        """The number of words after normalisation."""
         return len(normalise(self.text).split())
 
 
@@ -68,10 +67,7 @@ class Pool:
 
     @classmethod
     def of(cls, examples: Iterable[Example], limit: int = 50_000) -> Pool:
-        """The documents and the first accepted answer of every question, each once, at most `limit` of both.
-
-        The questions are read one after another and not kept.
-        """
+        """The documents and the first accepted answer of every question, each once, at most `limit` of either."""
         if limit < 1:
             raise FloatlensError(f"limit={limit}: expected at least 1 document in the pool")
         documents: dict[str, Document] = {}
@@ -92,7 +88,7 @@ class Pool:
         return len(self.documents)
 
     def nearest(self, question: str) -> Iterator[Document]:
-        """The documents that share a word with the question, best first by BM25; of equal ones the earlier."""
+        """The documents that share a word with the question, best first by BM25; ties in the order of the data."""
         if not self.documents:
             return
         bm25, tokenizer = self._index
@@ -103,7 +99,7 @@ class Pool:
 
     @cached_property
     def answer_looks(self) -> tuple[NDArray[np.str_], NDArray[np.str_], NDArray[np.int64]]:
-        """(answer) shape, asking word and number of words."""
+        """(answer) shape, question word and number of words."""
         shapes = np.array([answer.shape for answer in self.answers], dtype=str)
         asked = np.array([answer.asked for answer in self.answers], dtype=str)
         return shapes, asked, np.array([answer.words for answer in self.answers], dtype=np.int64)
@@ -116,7 +112,7 @@ class Pool:
 
 
 def same_text(document: Document) -> str:
-    """Two documents for which this is equal count as one."""
+    """The key by which two documents count as the same."""
     return f"{normalise(document.title)}\n{normalise(document.text)}"
 
 
@@ -127,6 +123,6 @@ def sort_of(example: Example) -> str | None:
 
 
 def asked_for(example: Example) -> str:
-    """The first word of a question that tells what its answer is: who, when, where, how many; empty if none does."""
+    """The first question word that shows what the answer is: who, when, where, how many; empty if there is none."""
     found = _ASKED.search(example.question)
     return next(word for word in found.groups() if word).lower() if found else ""

@@ -1,4 +1,4 @@
-"""Random numbers that depend on what they are for and on nothing else: not on order, process or Python's `hash`."""
+"""Random numbers that depend on their purpose only: not on order, process or Python's `hash`."""
 
 from __future__ import annotations
 

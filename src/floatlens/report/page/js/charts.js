@@ -1,4 +1,4 @@
-// Panels of report/panels.py drawn by plotly, which is inflated and run when the first of them comes near the window.
+// Figures of plots/plotly_renderer.py drawn by plotly, which is inflated and run when the first comes near the window.
 
 import { text } from "./codec.js";
 import { el, words } from "./dom.js";
@@ -51,20 +51,25 @@ function redraw(holder, panel) {
 }
 
 // Builds the frames at once; drawing waits until a frame is near the window, or the browser has nothing else to do.
-export function figures(root, list) {
+export function figures(root, sections) {
+  return sections.flatMap((section) => {
+    const holder = root.querySelector(`[data-figures="${CSS.escape(section.id)}"]`);
+    return section.figures.flatMap((figure) => frame(holder, figure));
+  });
+}
+
+function frame(holder, figure) {
   const waiting = [];
-  for (const figure of list) {
-    const place = root.querySelector(`[data-figure="${CSS.escape(figure.id)}"]`);
-    const grid = el("div", { class: "panels" });
-    place.style.setProperty("--panel", `${figure.width}px`);
-    place.dataset.panels = String(figure.panels.length);
-    for (const panel of figure.panels) {
-      const holder = el("div", { class: "chart", role: "figure", "aria-label": spoken(panel) });
-      grid.append(el("div", { class: "panel" }, panel.title ? el("h3", {}, words(panel.title)) : null, holder));
-      waiting.push([holder, panel]);
-    }
-    place.append(legend(figure), grid);
+  const place = el("figure", { id: `figure-${figure.id}`, "data-panels": figure.panels.length }, el("figcaption", {}, words(figure.title)));
+  const grid = el("div", { class: "panels" });
+  place.style.setProperty("--panel", `${figure.width}px`);
+  for (const panel of figure.panels) {
+    const chart = el("div", { class: "chart", role: "figure", "aria-label": spoken(panel) });
+    grid.append(el("div", { class: "panel" }, panel.title ? el("h3", {}, words(panel.title)) : null, chart));
+    waiting.push([chart, panel]);
   }
+  place.append(legend(figure), grid, el("p", { class: "small-print" }, words(figure.note)));
+  holder.append(place);
   return waiting;
 }
 

@@ -1,4 +1,4 @@
-// Models by shape as well as by colour: the markers of the printed figures (figures/style.py), hollow where the model is
+// Models by shape as well as by colour: the markers of the printed figures (plots/style.py), hollow where the model is
 // autoregressive.
 
 import { svg } from "./dom.js";
@@ -14,8 +14,8 @@ const SHAPES = {
 };
 
 export function symbol(one) {
-  if (one.control) return "x-thin";
-  return SHAPES[one.marker][0] + (one.arm ? "-open" : "");
+  if (one.role === "control") return "x-thin";
+  return SHAPES[one.marker || "o"][0] + (one.hollow ? "-open" : "");
 }
 
 // Black is a model's colour on white paper, and would not be seen on a dark page.
@@ -24,9 +24,9 @@ export function stroke(one) {
 }
 
 export function mark(one, x, y, size, width) {
-  const [, path] = SHAPES[one.marker];
+  const [, path] = SHAPES[one.marker || "o"];
   const place = `translate(${x} ${y}) scale(${size})`;
-  return svg("path", { d: path, transform: place, fill: one.arm ? "none" : stroke(one), stroke: stroke(one), "stroke-width": width / size });
+  return svg("path", { d: path, transform: place, fill: one.hollow ? "none" : stroke(one), stroke: stroke(one), "stroke-width": width / size });
 }
 
 export function dot(model) {

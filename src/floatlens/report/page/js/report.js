@@ -17,7 +17,7 @@ cards(byId("models"), report);
 headline(byId("headline"), report);
 claims(byId("claim-rows"), report);
 byId("no-claims").hidden = report.claims.length > 0;
-const waiting = figures(document, report.sections.flatMap((section) => section.figures));
+const waiting = figures(document, report.sections);
 definitions(document, report.sections);
 tables(document);
 manifests(byId("manifests"), report);

@@ -1,113 +1,137 @@
-// A panel of report/panels.py as plotly wants it: traces and a layout.
+// A panel of plots/plotly_renderer.py as plotly wants it: traces and a layout.
 
 import { number } from "./format.js";
 import { symbol } from "./marks.js";
 import { colour, onPaper, scale } from "./theme.js";
 
 const PAPER = 310; // pixels: two panels beside each other on a sheet
+const DASHES = { solid: "solid", dashed: "dash", dashdot: "dashdot", dotted: "dot" };
 
 // plotly reads some markup in its labels; words from data must stay words.
 function plain(value) {
   return String(value).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
 }
 
-// No <b> in a hovertemplate: plotly would set a style attribute, which the policy refuses.
-function lines(panel) {
-  const drawn = [];
-  const [gap, middle] = [0.07 * apart(panel), (panel.series.length - 1) / 2];
-  const label = new Map((panel.ticks ?? []).map(([x, name]) => [x, plain(name)]));
-  for (const [i, one] of panel.series.entries()) {
-    const x = panel.kind === "points" ? one.x.map((at) => at + gap * (i - middle)) : one.x; // error bars beside each other
-    const under = panel.kind === "lines" ? covering(panel, i) : 0;
-    const banded = panel.kind === "lines" && !one.null && one.low.some((value) => value !== null);
-    if (banded) {
-      const edge = { x: one.x, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
-      drawn.push({ ...edge, y: one.low }, { ...edge, y: one.high, fill: "tonexty", fillcolor: `${own(one)}2e` });
-    }
-    const bars = panel.kind === "points" && {
-      error_y: {
-        array: one.high.map((high, i) => (high === null ? 0 : high - one.mean[i])),
-        arrayminus: one.low.map((low, i) => (low === null ? 0 : one.mean[i] - low)),
-        thickness: 1.2,
-        width: 4,
-      },
-    };
-    drawn.push({
-      x,
-      y: one.mean,
-      name: plain(one.name) + (one.null ? ", uniform" : one.control ? ", random control" : ""),
-      mode: one.null ? "lines" : one.loose ? "markers" : "lines+markers",
-      opacity: one.control ? 0.6 : 1,
-      line: { color: own(one), width: one.null || one.control ? 1.2 : 2 + 2.5 * under, dash: one.null || one.control ? "dot" : one.arm ? "dash" : "solid" },
-      marker: { color: own(one), size: (one.loose ? 9 : 7) + 5 * under, symbol: symbol(one), line: { color: own(one), width: one.control || one.arm ? 1.8 : 0 } },
-      customdata: one.mean.map((_, k) => [number(one.low[k]), number(one.high[k]), one.n[k], label.get(one.x[k]) ?? plain(one.x[k])]),
-      cliponaxis: false,
-      hovertemplate: `${plain(panel.x)} %{customdata[3]}: %{y:.3~g} [%{customdata[0]}, %{customdata[1]}] n=%{customdata[2]}`,
-      ...bars,
-    });
-  }
-  return drawn;
-}
-
-// How many of the lines that are drawn later lie on this one at most of its places; it is made wider, to be seen below.
-function covering(panel, i) {
-  const one = panel.series[i];
-  const known = panel.series.flatMap((each) => each.mean).filter((value) => value !== null);
-  const close = 0.01 * (Math.max(...known) - Math.min(...known));
-  return panel.series.slice(i + 1).filter((other) => {
-    if (Boolean(other.null) !== Boolean(one.null)) return false;
-    const at = new Map(other.x.map((x, k) => [x, other.mean[k]]));
-    const shared = one.x.map((x, k) => [one.mean[k], at.get(x) ?? null]).filter(([a, b]) => a !== null && b !== null);
-    return shared.length > 0 && shared.filter(([a, b]) => Math.abs(a - b) <= close).length > shared.length / 2;
-  }).length;
-}
-
-// The least distance between two places of a panel.
-function apart(panel) {
-  const places = [...new Set(panel.series.flatMap((one) => one.x))].sort((a, b) => a - b);
-  return Math.min(...places.slice(1).map((x, i) => x - places[i]), places.length > 1 ? Infinity : 1);
-}
-
-function bars(panel) {
-  return panel.series.map((one) => ({
-    type: "bar",
-    x: panel.at,
-    y: one.mean,
-    name: plain(one.name),
-    marker: { color: one.colour, line: { width: 0 } },
-    hovertemplate: `${plain(panel.x)} %{x}: %{y:.1%}`,
-  }));
-}
-
-function heat(panel) {
-  return [
-    {
-      type: "heatmap",
-      z: panel.values,
-      x: panel.columns.map(plain),
-      y: panel.rows.map(plain),
-      zmin: 0,
-      zmax: panel.top,
-      colorscale: scale(),
-      showscale: false,
-      xgap: 1,
-      ygap: 1,
-      hovertemplate: `${plain(panel.y)} %{y}, ${plain(panel.x)} %{x}: %{z:.3~g}<extra></extra>`,
-    },
-  ];
-}
-
-// Black is a model's colour on white paper, and would not be seen on a dark page.
+// Black is a model's colour on white paper, and would not be visible on a dark page.
 function own(one) {
   return one.colour === "#000000" ? colour("ink") : one.colour;
 }
 
+// A value with its unit, as a hover says it.
+function said(axis, value) {
+  if (value === null || value === undefined) return "–";
+  return axis.percent ? `${number(100 * value)} %` : `${number(value)}${axis.unit}`;
+}
+
+// No <b> in a hovertemplate: plotly would set a style attribute, which the policy refuses.
+function series(panel) {
+  const spread = panel.series.filter((one) => one.kind !== "line");
+  const names = new Map((panel.x.ticks ?? []).map(([at, name]) => [at, plain(name)]));
+  return panel.series.flatMap((one) => {
+    const shift = one.kind === "line" ? 0 : beside(panel, spread.length) * (spread.indexOf(one) - (spread.length - 1) / 2);
+    const x = one.x.map((at) => at + shift);
+    const say = (at) => said(panel.y, at);
+    const from = (k) => (one.kind === "dumbbell" ? `${say(one.start[k])} to ` : "");
+    const about = one.mean.map((mean, k) => [names.get(one.x[k]) ?? plain(one.x[k]), from(k) + say(mean), `${say(one.low[k])}, ${say(one.high[k])}`, one.n[k]]);
+    const main = {
+      x,
+      y: one.mean,
+      name: plain(one.name) + { null: ", uniform", control: ", random control", "": "" }[one.role],
+      mode: mode(one),
+      opacity: one.role === "control" ? 0.6 : 1,
+      line: { color: own(one), width: one.role ? 1.2 : 2, dash: one.role ? "dot" : DASHES[one.stroke] },
+      marker: { color: own(one), size: 7, symbol: symbol(one), line: { color: own(one), width: one.role || one.hollow ? 1.6 : 0 } },
+      customdata: about,
+      cliponaxis: false,
+      hovertemplate: `${plain(panel.x.label)} %{customdata[0]}: %{customdata[1]} [%{customdata[2]}] n=%{customdata[3]}`,
+      ...(one.kind !== "line" && errors(one)),
+    };
+    return [...(one.kind === "line" && !one.role ? band(one) : []), ...(one.kind === "dumbbell" ? stems(one, x) : []), main];
+  });
+}
+
+function mode(one) {
+  if (one.role === "null" || !one.marker) return "lines";
+  return one.kind === "points" || one.kind === "dumbbell" ? "markers" : "lines+markers";
+}
+
+function band(one) {
+  if (one.low.every((value) => value === null)) return [];
+  const edge = { x: one.x, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
+  return [{ ...edge, y: one.low }, { ...edge, y: one.high, fill: "tonexty", fillcolor: `${own(one)}2e` }];
+}
+
+function errors(one) {
+  const reach = (ends, sign) => ends.map((end, k) => (end === null ? 0 : Math.max(0, sign * (end - one.mean[k]))));
+  return { error_y: { array: reach(one.high, 1), arrayminus: reach(one.low, -1), thickness: 1, width: 3 } };
+}
+
+// From where each began, marked by a dash, to where it is now.
+function stems(one, x) {
+  const quiet = { hoverinfo: "skip", showlegend: false, cliponaxis: false };
+  const line = { color: own(one), width: 2, dash: DASHES[one.stroke] };
+  const path = x.flatMap((at) => [at, at, null]);
+  const dash = { color: own(one), size: 10, symbol: "line-ew", line: { color: own(one), width: 2 } };
+  return [
+    { ...quiet, x: path, y: one.start.flatMap((from, k) => [from, one.mean[k], null]), mode: "lines", line },
+    { ...quiet, x, y: one.start, mode: "markers", marker: dash, name: "start" },
+  ];
+}
+
+// How far series with error bars stand apart, so that none covers another.
+function beside(panel, count) {
+  const places = [...new Set(panel.series.flatMap((one) => one.x))].sort((a, b) => a - b);
+  const gap = Math.min(1, ...places.slice(1).map((x, i) => x - places[i]));
+  return Math.min(0.12, 0.6 / count) * gap;
+}
+
+function bars({ bars: held, x }) {
+  const names = new Map((x.ticks ?? []).map(([at, name]) => [at, plain(name)]));
+  return held.stacks.map((one) => ({
+    type: "bar",
+    x: held.x,
+    y: one.mean,
+    width: held.width,
+    name: plain(one.name),
+    customdata: held.x.map((at) => names.get(at) ?? String(at)),
+    marker: { color: one.colour, line: { width: 0 } },
+    hovertemplate: `${plain(x.label)} %{customdata}: %{y:.1%}`,
+  }));
+}
+
+function heat({ heat: held, x, y }) {
+  const dots = (places, marker) => ({ x: places.map(([at]) => at), y: places.map(([, at]) => at), mode: "markers", marker, hoverinfo: "skip" });
+  const cells = {
+    type: "heatmap",
+    z: held.values,
+    x: held.columns.map((_, i) => i),
+    y: held.rows.map((_, i) => i),
+    customdata: held.rows.map((row) => held.columns.map((column) => [plain(row), plain(column)])),
+    zmin: held.low,
+    zmax: held.top,
+    colorscale: scale(),
+    showscale: false,
+    xgap: 1,
+    ygap: 1,
+    hovertemplate: `${plain(y.label)} %{customdata[0]}, ${plain(x.label)} %{customdata[1]}: %{z:.3~g}<extra></extra>`,
+  };
+  const marked = { color: colour("anchor"), size: 4 };
+  const committed = { color: colour("card"), size: 5, line: { color: colour("ink"), width: 1 } };
+  return [cells, ...(held.marked.length ? [dots(held.marked, marked)] : []), ...(held.dots.length ? [dots(held.dots, committed)] : [])];
+}
+
+export function traces(panel) {
+  return [...series(panel), ...(panel.bars ? bars(panel) : []), ...(panel.heat ? heat(panel) : [])];
+}
+
+// -- layout -----------------------------------------------------------------------------------------------------------
+
 export function layout(panel) {
   const [ink, soft, line] = [colour("ink"), colour("soft"), colour("line")];
-  const axis = { gridcolor: line, linecolor: line, zeroline: false, ticks: "", automargin: true, tickfont: { color: soft } };
+  const base = { gridcolor: line, linecolor: line, zeroline: false, ticks: "", automargin: true };
   const made = {
     ...(onPaper() ? { autosize: false, width: PAPER } : { autosize: true, width: undefined }),
-    height: panel.kind === "heat" ? 300 : 260,
+    height: panel.heat ? 300 : 260,
     margin: { l: 44, r: 10, t: 8, b: 40 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
@@ -115,68 +139,52 @@ export function layout(panel) {
     hoverlabel: { bgcolor: colour("card"), bordercolor: line, font: { color: ink }, namelength: 40 },
     showlegend: false,
     dragmode: "zoom",
-    xaxis: { ...axis, title: { text: plain(panel.x), standoff: 6, font: { color: soft, size: 12 } } },
-    yaxis: { ...axis, title: { text: plain(panel.y), standoff: 6, font: { color: soft, size: 12 } } },
+    xaxis: { ...base, ...axis(panel.x, panel), showgrid: false },
+    yaxis: { ...base, ...axis(panel.y, panel) },
     shapes: [],
+    annotations: [],
   };
-  if (panel.kind === "lines" || panel.kind === "points") Object.assign(made.xaxis, ticks(panel), { showgrid: false });
-  if (panel.kind === "bars") {
-    made.barmode = "stack";
-    made.bargap = 0.12;
-    Object.assign(made.xaxis, { type: "category", showgrid: false });
-    Object.assign(made.yaxis, { tickformat: ".0%", range: [0, 1] });
+  if (panel.bars) Object.assign(made, { barmode: "stack" });
+  if (panel.heat) heatAxes(panel, made);
+  const dotted = { color: soft, width: 1, dash: "dot" };
+  if (panel.reference !== null) {
+    made.shapes.push({ type: "line", x0: 0, x1: 1, xref: "paper", y0: panel.reference, y1: panel.reference, line: dotted, layer: "below" });
   }
-  if (panel.kind === "heat") heatAxes(panel, made);
-  if (panel.ratio) Object.assign(made.yaxis, ratios(panel.range));
-  else if (panel.range) made.yaxis.range = panel.range;
-  else if (panel.zero) made.yaxis.rangemode = "tozero";
-  if (panel.reference !== undefined && panel.reference !== null) {
-    const at = { x0: 0, x1: 1, xref: "paper", y0: panel.reference, y1: panel.reference };
-    made.shapes.push({ type: "line", ...at, line: { color: soft, width: 1, dash: "dot" }, layer: "below" });
+  for (const [at, name] of panel.marks) {
+    made.shapes.push({ type: "line", x0: at, x1: at, y0: 0, y1: 1, yref: "paper", line: dotted, layer: "below" });
+    if (name) made.annotations.push({ x: at, y: 1, yref: "paper", text: plain(name), showarrow: false, xanchor: "left", font: { size: 10, color: soft } });
   }
   return made;
 }
 
-// A logarithmic axis, on which twice and half are equally far from 1.
-function ratios([low, high]) {
-  const fine = [0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3];
-  const coarse = [-3, -2, -1, 0, 1, 2, 3].flatMap((power) => [1, 2, 5].map((n) => n * 10 ** power));
-  const shown = (high / low < 4 ? fine : coarse).filter((ratio) => ratio >= low && ratio <= high);
-  return { type: "log", range: [Math.log10(low), Math.log10(high)], tickmode: "array", tickvals: shown, ticktext: shown.map((one) => number(one)) };
+function axis(given, panel) {
+  const soft = colour("soft");
+  const found = { title: { text: plain(given.label), standoff: 6, font: { color: soft, size: 12 } }, tickfont: { color: soft } };
+  const logarithmic = given.scale !== "linear";
+  if (logarithmic) found.type = "log";
+  if (given.ticks) Object.assign(found, { tickmode: "array", tickvals: given.ticks.map(([at]) => at), ticktext: given.ticks.map(([, name]) => plain(name)) });
+  else if (given === panel.x) found.dtick = steps(panel);
+  if (given.percent) found.tickformat = ".0~%";
+  const [low, high] = given.range ?? [null, null];
+  if (low !== null && high !== null) found.range = logarithmic ? [Math.log10(low), Math.log10(high)] : [low, high];
+  else if (low === 0) found.rangemode = "tozero";
+  return found;
 }
 
-function heatAxes(panel, made) {
-  for (const name of ["xaxis", "yaxis"]) {
-    Object.assign(made[name], { type: "category", showgrid: false, tickfont: { size: 10, color: colour("soft") } });
-  }
-  if (panel.down) {
-    made.yaxis.autorange = "reversed";
-    made.xaxis.tickangle = -90;
-  }
-  if (panel.frame !== null && panel.frame !== undefined) {
-    const column = { x0: panel.frame - 0.5, x1: panel.frame + 0.5, y0: -0.5, y1: panel.rows.length - 0.5 };
-    made.shapes.push({ type: "rect", ...column, line: { color: colour("gold"), width: 2 } });
-  }
-}
-
-// Places with names, or the places there are, or every so many layers.
-function ticks(panel) {
-  const places = panel.ticks ?? (panel.kind === "points" ? [...new Set(panel.series.flatMap((one) => one.x))].map((x) => [x, x]) : null);
-  if (!places) return { dtick: steps(panel) };
-  const named = { tickmode: "array", tickvals: places.map(([x]) => x), ticktext: places.map(([, name]) => plain(name)) };
-  if (panel.log) return { ...named, type: "log" };
-  if (panel.kind === "lines") return named;
-  const [pad, all] = [0.45 * apart(panel), places.map(([x]) => x)];
-  return { ...named, range: [Math.min(...all) - pad, Math.max(...all) + pad] };
-}
-
+// Every so many layers.
 function steps(panel) {
   const most = Math.max(1, ...panel.series.map((one) => one.x.length));
   return [1, 2, 4, 5, 10, 20, 50].find((n) => most / n <= 9) ?? 100;
 }
 
-const KINDS = { lines, points: lines, bars, heat };
-
-export function traces(panel) {
-  return KINDS[panel.kind](panel);
+function heatAxes(panel, made) {
+  const { rows, columns, down, frame } = panel.heat;
+  for (const name of ["xaxis", "yaxis"]) Object.assign(made[name], { showgrid: false, tickfont: { size: 10, color: colour("soft") } });
+  made.xaxis.range = [-0.5, columns.length - 0.5];
+  made.yaxis.range = down ? [rows.length - 0.5, -0.5] : [-0.5, rows.length - 0.5];
+  if ((panel.x.ticks ?? []).some(([, name]) => name.length > 3)) made.xaxis.tickangle = -90;
+  if (frame === null) return;
+  const line = { color: colour("gold"), width: 2 };
+  made.shapes.push({ type: "rect", x0: frame - 0.5, x1: frame + 0.5, y0: -0.5, y1: rows.length - 0.5, line });
+  made.shapes.push({ type: "rect", x0: -0.5, x1: columns.length - 0.5, y0: frame - 0.5, y1: frame + 0.5, line });
 }

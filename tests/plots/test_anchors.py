@@ -1,4 +1,4 @@
-"""The drift of one trace: cells, hatches, regions, commitments, names."""
+"""Anchors of one trace: cells, hatches, regions, commitments, names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from floatlens.analysis import anchors
 from floatlens.analysis.anchors import present
 from floatlens.core.errors import FloatlensError
-from floatlens.plots import plot_drift
+from floatlens.plots import plot_anchors
 from floatlens.traces import Trace
 
 
@@ -41,7 +41,7 @@ def _hatched(axes: Any, shape: tuple[int, int]) -> Any:
 def test_a_layer_is_drawn_as_it_was_received(name: str, in_regions: Callable[..., Trace]) -> None:
     trace = in_regions(name)
     found = anchors(trace, rule="topk(2)")
-    heat = plot_drift(found, layer=1).axes[0]
+    heat = plot_anchors(found, layer=1).axes[0]
     here = present(trace)
     values = found.received.sel(layer=1).values
     assert np.array_equal(_cells(heat), np.where(here, values, np.nan), equal_nan=True)
@@ -53,7 +53,7 @@ def test_a_layer_is_drawn_as_it_was_received(name: str, in_regions: Callable[...
 
 def test_the_mean_over_layers_has_anchors_of_its_own(in_regions: Callable[..., Trace]) -> None:
     found = anchors(in_regions("dream"), rule="top1")
-    figure = plot_drift(found)
+    figure = plot_anchors(found)
     mean = found.share.mean("layer").values
     assert np.allclose(_cells(figure.axes[0]), mean)
     for cells in _hatched(figure.axes[0], mean.shape):
@@ -65,7 +65,7 @@ def test_the_mean_over_layers_has_anchors_of_its_own(in_regions: Callable[..., T
 
 def test_rules_that_look_at_heads_mark_anchors_of_any(in_regions: Callable[..., Trace]) -> None:
     found = anchors(in_regions("dream"), rule="gu(0.1)")
-    heat = plot_drift(found, layer=0).axes[0]
+    heat = plot_anchors(found, layer=0).axes[0]
     expected = found.is_anchor.any("head").sel(layer=0).values
     assert expected.any()
     assert all(np.array_equal(cells, expected) for cells in _hatched(heat, expected.shape))
@@ -73,14 +73,14 @@ def test_rules_that_look_at_heads_mark_anchors_of_any(in_regions: Callable[..., 
 
 def test_commitments_stand_at_their_step(in_regions: Callable[..., Trace]) -> None:
     trace = in_regions("dream")
-    heat = plot_drift(anchors(trace), layer=0).axes[0]
+    heat = plot_anchors(anchors(trace), layer=0).axes[0]
     dots = next(line for line in heat.lines if line.get_label() == "committed")
     expected = zip(trace.data["token_position"].values, trace.data["token_step"].values, strict=True)
     assert set(zip(dots.get_xdata(), dots.get_ydata(), strict=True)) == {(int(x), int(y)) for x, y in expected}
 
 
 def test_regions_are_named_and_gold_is_marked(in_regions: Callable[..., Trace]) -> None:
-    figure = plot_drift(anchors(in_regions("dream")), layer=0)
+    figure = plot_anchors(anchors(in_regions("dream")), layer=0)
     strip = figure.axes[1]
     boxes = [(box.get_label(), box.get_x() + 0.5, box.get_width()) for box in strip.patches]
     assert boxes[:4] == [("bos", 0, 1), ("template", 1, 1), ("doc1", 2, 2), ("doc2", 4, 2)]
@@ -94,7 +94,7 @@ def test_regions_are_named_and_gold_is_marked(in_regions: Callable[..., Trace]) 
 
 
 def test_token_texts_are_written_as_they_are(in_regions: Callable[..., Trace]) -> None:
-    figure = plot_drift(anchors(in_regions("dream")), layer=0)
+    figure = plot_anchors(anchors(in_regions("dream")), layer=0)
     names = [text.get_text() for text in figure.axes[1].get_xticklabels()]
     assert names[:8] == ["<bos>", "Who", "$x$", "↵↵", "has", "a", "cat", "42"]
     file = BytesIO()
@@ -105,25 +105,25 @@ def test_token_texts_are_written_as_they_are(in_regions: Callable[..., Trace]) -
 def test_steps_that_were_not_kept_leave_no_dots(in_regions: Callable[..., Trace], shown: Any) -> None:
     trace = in_regions("dream")
     trace.data["token_step"][:] = 99
-    heat = shown(plot_drift(anchors(trace), layer=0)).axes[0]
+    heat = shown(plot_anchors(anchors(trace), layer=0)).axes[0]
     assert not [line for line in heat.lines if line.get_label() == "committed"]
 
 
 def test_signs_for_white_space_are_in_the_font(in_regions: Callable[..., Trace], shown: Any) -> None:
     trace = in_regions("dream")
     trace.data.attrs["token_text"][:5] = ["\t", " ", "\n", "\x00", "Ġ"]
-    labels = shown(plot_drift(anchors(trace), layer=0)).axes[1].get_xticklabels()
+    labels = shown(plot_anchors(anchors(trace), layer=0)).axes[1].get_xticklabels()
     assert [text.get_text() for text in labels[:5]] == ["⇥", "␣", "↵", "�", "␣"]
 
 
 def test_a_layer_that_is_not_there_is_refused(in_regions: Callable[..., Trace]) -> None:
     with pytest.raises(FloatlensError, match="no layer 7 in this trace; it holds 0, 1, 2"):
-        plot_drift(anchors(in_regions("dream")), layer=7)
+        plot_anchors(anchors(in_regions("dream")), layer=7)
 
 
 def test_where_nobody_asks_nothing_is_drawn(in_regions: Callable[..., Trace], shown: Any) -> None:
     found = anchors(in_regions("qwen2"), group="masked")
-    assert np.isnan(_cells(shown(plot_drift(found, layer=0)).axes[0])).all()
+    assert np.isnan(_cells(shown(plot_anchors(found, layer=0)).axes[0])).all()
 
 
 def _long(trace: Trace, keys: int, steps: int, tokens: bool) -> Trace:
@@ -156,7 +156,7 @@ def test_long_sequences_have_numbers_below_and_the_strongest_anchors_above(
     keys: int, tokens: bool, in_regions: Callable[..., Trace], shown: Any
 ) -> None:
     found = anchors(_long(in_regions("dream"), keys, 20, tokens))
-    figure = shown(plot_drift(found, layer=0))
+    figure = shown(plot_anchors(found, layer=0))
     heat, strip = figure.axes[:2]
     assert len(strip.get_xticks()) < 15
     called = {text.get_text() for text in heat.texts}

@@ -1,0 +1,146 @@
+"""Anchors of one trace: received attention over steps and positions, anchors hatched, regions and commits marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from floatlens.analysis.drift_picture import DriftPicture, drift_picture
+from floatlens.analysis.flow import gold_of
+from floatlens.plots.description import Axis, Entry, Figure, Heat, Look, Panel, Stretch, number_ticks
+from floatlens.plots.drawing import Ax, Size, draw
+from floatlens.plots.registry import FigureType
+from floatlens.plots.style import label_of, piece
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+    from floatlens.analysis.anchors import Anchors
+    from floatlens.traces import Trace
+
+__all__ = ["ANCHORS", "anchors_figure", "plot_anchors"]
+
+_FIT_TOKENS = 72
+_CALLS = 14
+_COLOURS = {
+    "bos": "#000000",
+    "question": "#56B4E9",
+    "gold document": "#E69F00",
+    "document": "#B8B8B8",
+    "answer": "#009E73",
+    "template": "#EDEDED",
+}
+
+
+def anchors_figure(anchors: Anchors | Trace, layer: int | None = None) -> Figure:
+    """Received attention of a layer, or of the mean over layers with the anchors of the mean by the same rule."""
+    view = drift_picture(anchors, layer)
+    found, trace = view.source, view.source.trace
+    keys = view.values.shape[1]
+    tokens = [piece(text) for text in trace.tokens]
+    fit = bool(tokens) and keys <= _FIT_TOKENS
+    ranked = () if fit else view.ranked[:_CALLS]
+    what = "share" if found.normalise == "share" else "mean over the queries that see it"
+    heat = Heat(
+        view.values,
+        tuple(str(step) for step in view.steps),
+        tuple(tokens) or tuple(map(str, range(keys))),
+        f"received attention\n({what})",
+        square_root=True,
+        down=True,
+        hatched=view.anchors,
+        dots=tuple(_committed(trace, view)),
+        names={key: f"{tokens[key]} ({key})" if tokens else str(key) for key in ranked},
+    )
+    title = f"{label_of(trace.model['ref'])}: {'mean over layers' if layer is None else f'layer {layer}'}"
+    x = Axis("token, by position", number_ticks(tokens, keys)) if fit else Axis("position in the sequence", whole=True)
+    strip = tuple(_stretches(trace))
+    panels = (
+        Panel("steps", title, x if not strip else Axis(x.label), Axis("step", number_ticks(view.steps)), heat=heat),
+        Panel("regions", "", x, strip=strip),
+    )
+    height = float(np.clip(0.16 * len(view.steps), 1.2, 5.0))
+    return Figure(
+        f"Received attention step by step, {title}",
+        panels,
+        _small_print(found, layer),
+        ((0,), (1,)),
+        (10.0, height + 2.6),
+        heights=(height, 0.24),
+        share_x=True,
+        page_width=900,
+        legend=_legend(trace, strip, bool(heat.dots)),
+    )
+
+
+def _committed(trace: Trace, view: DriftPicture) -> Iterator[tuple[int, int]]:
+    """Each position at the step whose pass decided its token, as far as that step was kept."""
+    rows = {step: row for row, step in enumerate(view.steps)}
+    for place, step in zip(trace.data["token_position"].values, trace.data["token_step"].values, strict=True):
+        if int(step) in rows:
+            yield int(place), rows[int(step)]
+
+
+def _stretches(trace: Trace) -> Iterator[Stretch]:
+    of, gold = trace.data["region_of"].values, f"doc{gold_of(trace)}"
+    for first, end in pairwise([0, *(np.flatnonzero(np.diff(of)) + 1), len(of)]):
+        name = trace.regions[of[first]]
+        kind = _kind(name, gold)
+        texts = [name] if not name.startswith("doc") else [name, name.removeprefix("doc")]
+        texts = [] if kind == "template" else [f"{name} gold", *texts] if name == gold else texts
+        yield Stretch(int(first), int(end) - 1, name, _COLOURS[kind], tuple(texts), name == gold)
+
+
+def _kind(name: str, gold: str) -> str:
+    if name.startswith("doc"):
+        return "gold document" if name == gold else "document"
+    return name if name in _COLOURS else "template"
+
+
+def _legend(trace: Trace, strip: tuple[Stretch, ...], dots: bool) -> tuple[Entry, ...]:
+    gold = f"doc{gold_of(trace)}"
+    present = {_kind(one.name, gold) for one in strip}
+    regions = [Entry(Look(kind, colour), "patch") for kind, colour in _COLOURS.items() if kind in present]
+    commits = [Entry(Look("committed at this step", "#000000"), "dot")] if dots else []
+    return (Entry(Look("anchor", "#000000"), "hatch"), *commits, *regions)
+
+
+def _small_print(anchors: Anchors, layer: int | None) -> str:
+    of = "the mean over layers" if layer is None else "this layer"
+    if layer is not None and "head" in anchors.is_anchor.dims:
+        of = "any head of this layer"
+    queries = "" if anchors.group == "all" else f" · {anchors.group} queries"
+    return f"anchors: {anchors.rule}, of {of}{queries} · n = 1 trace · colour scale: square root"
+
+
+def _first_and_last(anchors: Anchors) -> list[int]:
+    layers = anchors.share["layer"].values.tolist()
+    return list(dict.fromkeys((layers[0], layers[-1])))
+
+
+ANCHORS = FigureType(
+    ("anchors",),
+    lambda data: {
+        f"{key}-layer{layer}": anchors_figure(one, layer)
+        for key, one in data["anchors"].items()
+        for layer in _first_and_last(one)
+    },
+    on_page=False,
+)
+"""The first and the last layer of one trace per model; the page has the explorer instead."""
+
+
+def plot_anchors(
+    anchors: Anchors | Trace, layer: int | None = None, *, ax: Ax = None, figsize: Size = None, panel: str | None = None
+) -> MatplotlibFigure:
+    """Received attention of one trace, step × position, with its anchors, from `anchors(trace)` or the trace itself.
+
+    Without a layer, the mean over layers. Panels: steps, regions; into given `ax` goes the first.
+
+    Example: `fl.plot_anchors(trace, layer=3)`
+    """
+    only = panel or ("steps" if ax is not None and not isinstance(ax, list | tuple) else None)
+    return draw(anchors_figure(anchors, layer), ax, figsize, only)

@@ -1,0 +1,236 @@
+"""What a figure shows, as plain data: panels with series, bars, heatmaps and marks. Both renderers draw from this.
+
+    Figure("Absorption by layer", (Panel("fixed", x=Axis("layer"), series=(series(look, layers, estimate),)),))
+
+Nothing here knows matplotlib or plotly, and nothing is computed beyond the arrangement of given numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from floatlens.analysis.intervals import Estimate
+
+__all__ = [
+    "Axis",
+    "Bars",
+    "Entry",
+    "Figure",
+    "Heat",
+    "Look",
+    "Panel",
+    "Series",
+    "Stretch",
+    "grid",
+    "legend_entries",
+    "number_ticks",
+    "series",
+]
+
+Stroke = Literal["solid", "dashed", "dashdot", "dotted"]
+Ticks = tuple[tuple[float, str], ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one model (or measure) is drawn. Autoregressive models have dashed lines and hollow markers.
+
+    `marker` is matplotlib's name of it, "" for none; `kind` is that of a model ("arm", "mdm"), "" for anything else.
+    """
+
+    label: str
+    colour: str
+    marker: str = "o"
+    stroke: Stroke = "solid"
+    hollow: bool = False
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A label, named ticks (else automatic ones), a scale and a range, of which either end may be None.
+
+    `percent`: values are shares, printed as percentages. `whole`: only whole numbers are ticks. `unit` follows a value.
+    """
+
+    label: str = ""
+    ticks: Ticks | None = None
+    scale: Literal["linear", "log", "log2"] = "linear"
+    range: tuple[float | None, float | None] | None = None
+    percent: bool = False
+    whole: bool = False
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Means over x with intervals (NaN: none) and counts.
+
+    A "line" has a band, "points" have error bars, "joined" ones are connected too, and a "dumbbell" starts at `start`.
+    The role "null" is what uniform attention would give, "control" the random control of an edit.
+    """
+
+    look: Look
+    x: tuple[float, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    n: tuple[int, ...]
+    kind: Literal["line", "points", "joined", "dumbbell"] = "line"
+    role: Literal["", "null", "control"] = ""
+    start: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars stacked from 0 to 1: places with widths, and for every name its colour and heights."""
+
+    x: tuple[float, ...]
+    width: tuple[float, ...]
+    stacks: tuple[tuple[str, str, tuple[float, ...]], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Heat:
+    """A matrix of cells with named rows and columns; NaN stays blank.
+
+    Colours go from 0 to `top`, which panels may share; without it, over the range of the values. `frame` is the place
+    of a row and column to be framed, `hatched` marks cells, `dots` are (column, row), `pointers` mark columns from
+    above and `names` are written above them.
+    """
+
+    values: NDArray[np.float64]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    label: str
+    top: float | None = None
+    square_root: bool = False
+    down: bool = False
+    square: bool = False
+    frame: int | None = None
+    hatched: NDArray[np.bool_] | None = None
+    dots: tuple[tuple[int, int], ...] = ()
+    pointers: tuple[int, ...] = ()
+    names: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A stretch of positions, first and last, that belongs to one region: its colour and what may be written in it."""
+
+    first: int
+    last: int
+    name: str
+    colour: str
+    texts: tuple[str, ...] = ()
+    bold: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One pair of axes. `name` is how callers ask for it, `reference` a value that means "no difference".
+
+    `marks` are vertical lines with names. With `upright` x runs upwards in print. `empty` is said instead of a drawing.
+    """
+
+    name: str
+    title: str = ""
+    x: Axis = Axis()
+    y: Axis = Axis()
+    series: tuple[Series, ...] = ()
+    bars: Bars | None = None
+    heat: Heat | None = None
+    strip: tuple[Stretch, ...] = ()
+    reference: float | None = None
+    marks: tuple[tuple[float, str], ...] = ()
+    subtitle: str = ""
+    upright: bool = False
+    empty: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a legend: a look, and how it is shown."""
+
+    look: Look
+    shown: Literal["line", "points", "null", "control", "patch", "hatch", "dot"] = "line"
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """Panels in a grid (rows of their places; a place may span cells), with small print.
+
+    `size` is in inches, `widths` and `heights` are ratios of the grid, `page_width` is that of a panel on the page in
+    pixels. `share_y` is for "all" panels or those of a "row", `share_x` for those of a column.
+    """
+
+    title: str
+    panels: tuple[Panel, ...]
+    note: str = ""
+    layout: tuple[tuple[int | None, ...], ...] = ()
+    size: tuple[float, float] = (7.6, 3.7)
+    widths: tuple[float, ...] | None = None
+    heights: tuple[float, ...] | None = None
+    share_y: Literal["", "all", "row"] = ""
+    share_x: bool = False
+    page_width: int = 420
+    legend: tuple[Entry, ...] = ()
+
+    @property
+    def rows(self) -> tuple[tuple[int | None, ...], ...]:
+        """The grid; without a layout all panels are in one row."""
+        return self.layout or (tuple(range(len(self.panels))),)
+
+
+def series(look: Look, x: Iterable[Any], found: Estimate, **more: Any) -> Series:
+    """An estimate over x."""
+    mean, low, high = (_floats(part) for part in (found.mean, found.low, found.high))
+    counts = np.broadcast_to(np.atleast_1d(found.n), len(mean))
+    return Series(look, tuple(float(one) for one in x), mean, low, high, tuple(int(n) for n in counts), **more)
+
+
+def _floats(values: ArrayLike) -> tuple[float, ...]:
+    return tuple(float(value) for value in np.atleast_1d(np.asarray(values, dtype=np.float64)))
+
+
+def grid(count: int, columns: int) -> tuple[tuple[int | None, ...], ...]:
+    """So many panels row by row, at most so many in each; cells without a panel are None."""
+    columns = max(1, min(count, columns))
+    places = [*range(count), *[None] * (-count % columns)]
+    return tuple(tuple(places[i : i + columns]) for i in range(0, len(places), columns))
+
+
+def number_ticks(names: Sequence[object], most: int = 12) -> Ticks:
+    """Ticks at the places of a list, named; of many only every second, fifth, tenth …"""
+    steps = (1, 2, 4, 5, 10, 20, 50, 100, 200, 500, max(len(names), 1))
+    every = next(n for n in steps if -(-len(names) // n) <= most)
+    return tuple((float(i), str(names[i])) for i in range(0, len(names), every))
+
+
+_GREY = "#595959"
+
+
+def legend_entries(figure: Figure) -> tuple[Entry, ...]:
+    """What the signs of a figure mean: its looks once each, kinds of models where both are there, then the rest."""
+    drawn = [one for panel in figure.panels for one in panel.series]
+    found: dict[str, Entry] = {}
+    for one in drawn:
+        if not one.role:
+            shown: Literal["line", "points"] = "points" if one.kind in ("points", "dumbbell") else "line"
+            found.setdefault(one.look.label, Entry(one.look, shown))
+    if {one.look.kind for one in drawn} >= {"arm", "mdm"}:
+        shown = "line" if any(one.shown == "line" for one in found.values()) else "points"
+        for label, arm in (("masked diffusion", False), ("autoregressive", True)):
+            found[label] = Entry(Look(label, _GREY, "o", "dashed" if arm else "solid", arm), shown)
+    for panel in figure.panels:
+        for name, colour, _ in panel.bars.stacks if panel.bars else ():
+            found.setdefault(name, Entry(Look(name, colour), "patch"))
+    for role, label in (("null", "uniform attention"), ("control", "random control")):
+        if any(one.role == role for one in drawn):
+            found[label] = Entry(Look(label, _GREY, "x" if role == "control" else ""), role)  # type: ignore[arg-type]
+    return (*found.values(), *figure.legend)
