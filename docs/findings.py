@@ -20,7 +20,7 @@ import floatlens as fl
 from floatlens.claims import claims, claims_frame
 from floatlens.cli import main
 from floatlens.cli.terminal import say
-from floatlens.runs.answers import open_answers
+from floatlens.records import open_answers
 from floatlens.runs.publish import save_frame
 
 HERE = Path(__file__).parent
@@ -97,7 +97,7 @@ def tasks() -> None:
         data = out / f"{kind}.jsonl"
         if not data.is_file():
             out.mkdir(parents=True, exist_ok=True)
-            run("scale", "questions", "--set", kind, "--count", "32", "--seed", "4", "--out", data)
+            run("scale", "questions", "--question-set", kind, "--count", "32", "--seed", "4", "--out", data)
         for model in ("llada", "dream"):
             runs.append(out / f"{model}-{kind}")
             run("trace", f"scale:{model}", "--data", data, "--out", runs[-1], "--set", "gen_length=8")

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import floatlens as fl
-from floatlens.analysis.qk_picture import qk_picture
 from floatlens.cli import main
 from floatlens.subjects.scale import bundled, questions
 
@@ -53,7 +52,7 @@ def trace_all() -> list[Path]:
         data = RUNS / f"gold{gold}" / "rag.jsonl"  # one name for all positions: traces take the file's name
         if not data.is_file():
             data.parent.mkdir(parents=True, exist_ok=True)
-            shape = ("--count", QUESTIONS, "--documents", DOCUMENTS, "--gold", gold, "--seed", SEED)
+            shape = ("--count", QUESTIONS, "--documents", DOCUMENTS, "--place", gold, "--seed", SEED)
             run("scale", "questions", "--out", data, *map(str, shape))
         for model in bundled():
             runs.append(RUNS / f"{model}-gold{gold}")
@@ -66,10 +65,10 @@ def qk_maps(out: Path) -> None:
     example = questions("rag", 1, documents=4, gold=1, seed=SEED)[0]
     asked = {"question": example.question, "documents": example.documents, "answers": example.answers}
     for model in bundled():
-        maps = fl.QK(heatmaps=fl.Select(layers=[2, 6], heads=[0], steps=[0]))
+        maps = fl.probes.QK(heatmaps=fl.Select(layers=[2, 6], heads=[0], steps=[0]))
         traced = fl.trace(fl.load(f"scale:{model}"), **asked, probes=["received", maps], gen_length=8)
         for layer in (2, 6):
-            figure = fl.plot_qk_maps(qk_picture(traced, layer, 0))
+            figure = fl.plot_qk_maps(fl.qk_maps(traced, layer, 0))
             figure.savefig(out / f"qk_maps-scale-{model}-layer{layer}-head0.png", dpi=160)
 
 

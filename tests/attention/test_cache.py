@@ -11,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from floatlens import QK, Matrix, Select, trace
+from floatlens import Select, trace
 from floatlens.attention.probe import Layout
 from floatlens.attention.recorder import Recorder
 from floatlens.attention.softmax import Workspace
 from floatlens.models.base import LanguageModel
+from floatlens.probes import QK, Matrix
 from shared.capture import capture
 
 PER_STEP = ("received", "received_committed", "received_answer", "entropy", "flow", "question_flow")

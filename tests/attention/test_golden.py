@@ -12,8 +12,9 @@ import pytest
 from safetensors.torch import load_file
 from torch import Tensor
 
-from floatlens import QK, Matrix, Select, trace
+from floatlens import Select, trace
 from floatlens.models.base import LanguageModel
+from floatlens.probes import QK, Matrix
 from shared.capture import capture
 
 LENGTH = 37

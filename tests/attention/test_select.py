@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from floatlens import QK, Matrix, Select, trace
+from floatlens import Select, trace
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel
+from floatlens.probes import QK, Matrix
 from shared.capture import capture
 
 PROBES = ("received", "entropy", "flow", "qk", "extremes", "answer_rows")

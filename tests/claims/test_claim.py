@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -10,23 +10,13 @@ import pytest
 
 from floatlens.analysis import Estimate, Result, analyse
 from floatlens.analysis.intervals import estimate
-from floatlens.claims import CLAIMS, Claim, Part, claims, claims_frame
-from floatlens.claims.claim import claim
+from floatlens.claims import CLAIMS, Claim, Finding, Limit, Part, claim, claims, claims_frame
 from shared.synthetic import ready, samples
 
 COLUMNS = [
     *("claim", "subject", "verdict", "statement", "statistic", "effect", "low", "high", "limit", "n", "figure"),
     *("what would change it", "parts"),
 ]
-
-
-@pytest.fixture
-def registry() -> Iterator[dict[str, object]]:
-    """The registry, as it was again afterwards."""
-    before = dict(CLAIMS)
-    yield CLAIMS
-    CLAIMS.clear()
-    CLAIMS.update(before)
 
 
 def part(low: float, high: float, limit: float = 1.0, *, above: bool = True, name: str = "x") -> Part:
@@ -123,13 +113,16 @@ def test_a_claim_has_the_numbers_of_its_deciding_part() -> None:
 @pytest.mark.parametrize(
     ("one", "changes"),
     [
-        (part(2, 3), "x no longer above 1"),
-        (part(-1, 0), "x above 1 with its whole interval"),
-        (part(0, 2), "more questions, until the interval of x lies above or below 1"),
-        (part(0, 0.5, above=False), "x no longer below 1"),
-        (part(2, 3, above=False), "x below 1 with its whole interval"),
-        (part(0, 2, above=False), "more questions, until the interval of x lies below or above 1"),
-        (part(np.nan, np.nan), "another run: x could not be measured"),
+        (part(2, 3), "a shift of 1 or more: that is how far the interval ends from 1"),
+        (part(-1, 0.75), "a shift of 0.25 or more: that is how far the interval ends from 1"),
+        (part(2, 3, above=False), "a shift of 1 or more: that is how far the interval ends from 1"),
+        (
+            part(0.9, 1.3),
+            "about 32 questions instead of 8, if the effect stays 1.1",
+        ),
+        (part(0.9, 1.3, above=False), "about 32 questions instead of 8, if the effect stays 1.1"),
+        (part(0, 2), "a larger difference: the effect is too close to the limit for more questions to decide"),
+        (part(np.nan, np.nan), "a run that measures it: x is undefined here"),
     ],
 )
 def test_what_would_change_a_verdict(one: Part, changes: str) -> None:
@@ -137,8 +130,8 @@ def test_what_would_change_a_verdict(one: Part, changes: str) -> None:
 
 
 def test_what_would_change_it_is_about_the_part_that_decides() -> None:
-    assert whole(YES, OPEN).changes.startswith("more questions, until the interval of open")
-    assert whole(YES, OPEN, NO).changes == "no above 1 with its whole interval"
+    assert whole(YES, OPEN).changes == OPEN.change_needed
+    assert whole(YES, OPEN, NO).changes == NO.change_needed
 
 
 # -- as a table -------------------------------------------------------------------------------------------------------
@@ -160,7 +153,7 @@ def test_a_table_has_one_row_per_claim_with_the_numbers_of_its_deciding_part() -
         "limit": 1.0,
         "n": 8,
         "figure": "drift",
-        "what would change it": "no above 1 with its whole interval",
+        "what would change it": "a shift of 1 or more: that is how far the interval ends from 1",
         "parts": "yes 2.5 [2, 3] (n=8), above 1: supported; no -0.5 [-1, 0] (n=8), above 1: not supported",
     }
 
@@ -180,17 +173,48 @@ def test_a_table_of_no_claims_still_has_its_columns() -> None:
 # -- registered and judged --------------------------------------------------------------------------------------------
 
 
-def test_a_claim_is_added_by_one_function_and_one_registration(registry: dict[str, object]) -> None:
-    @claim("short-values", needs=("extremes",))
-    def short(results: Mapping[str, Result]) -> Iterable[Claim]:
-        for group in results["extremes"].groups:
-            one = Part("length", estimate(group.values("value_ratio").mean(axis=1)), 0.5, above=False)
-            yield Claim("short-values", "anchors have short values", group.model, (one,), "extremes")
+SHORT = Limit("length of {what}", 0.5, above=False)
 
-    assert CLAIMS["short-values"].judge is short
-    found = [one for one in claims(samples("fixed", causal=True, n=8)) if one.id == "short-values"]
-    assert [(one.subject, one.verdict) for one in found] == [("fixed-arm", "supported")]
+
+@claim(
+    "short-values",
+    title="Short values",
+    statement="anchors have short values",
+    family="attention",
+    needs=("extremes",),
+    figure="extremes",
+    limits=(SHORT,),
+)
+def short(extremes: Result) -> Iterator[Finding]:
+    for group in extremes:
+        one = SHORT(estimate(group.values("value_ratio").mean(axis=1)), what="values")
+        yield Finding(group.model, (one,), model=group.model)
+
+
+def test_a_claim_is_one_function_and_one_line_in_the_registry() -> None:
+    CLAIMS.add("short-values", short)
+    try:
+        found = [one for one in claims(samples("fixed", causal=True, n=8)) if one.id == "short-values"]
+    finally:
+        CLAIMS.remove("short-values")
+    assert [(one.subject, one.verdict, one.model) for one in found] == [("fixed-arm", "supported", "fixed-arm")]
+    assert found[0].statistic == "length of values"
     assert found[0].parts[0].found.mean == pytest.approx(0.1, rel=0.2)  # how the trace was made
+    assert found[0].rule is short
+    assert short.rule == "Supported if, with the whole 95 % interval: length of what below 0.5."
+
+
+def test_every_claim_describes_itself() -> None:
+    from floatlens.analysis import ANALYSES
+
+    for id, one in CLAIMS.items():
+        assert one.id == id
+        assert one.title
+        assert one.statement
+        assert one.family in ("attention", "mechanism", "answers", "edits")
+        assert one.limits
+        assert set(one.needs) <= {*ANALYSES, "answers"}
+        assert all("{" in limit.name or f"{limit.name} " in one.rule for limit in one.limits)
 
 
 def test_claims_whose_results_are_absent_are_not_judged() -> None:
@@ -226,7 +250,7 @@ def test_traces_of_one_question_are_one_sample_of_it() -> None:
     assert {one.verdict for one in found} == {"undecided"}
     (moves,) = [one for one in found if one.id == "mdm-moves"]
     assert {int(part.found.n) for part in moves.parts} == {7}
-    assert moves.changes == f"more questions: {moves.parts[0].name} has 7, and below 8 nothing is decided"
+    assert moves.changes == "more questions: 7 so far, and at least 8 are needed"
 
 
 def test_a_comparison_of_kinds_draws_whole_questions_of_all_models_of_a_kind() -> None:

@@ -70,6 +70,12 @@ def data(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+@pytest.fixture(autouse=True)
+def _no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output as in a pipe; pytest-xdist sets COLUMNS."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def floatlens(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """`floatlens("models")` runs the command line here: exit code, stdout, stderr."""
@@ -82,3 +88,11 @@ def floatlens(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, st
         return code, out, err
 
     return run
+
+
+@pytest.fixture
+def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records and traces alone, without the tables and figures that take longer than the items."""
+    from floatlens.runs import publish
+
+    monkeypatch.setattr(publish, "publish_study", lambda *_, **__: publish.Findings())

@@ -13,13 +13,18 @@ import floatlens as fl
 
 Run = Callable[..., tuple[int, str, str]]
 Data = Callable[..., Path]
-QUICK = ("--probes", "received")
+QUICK = ("--probes", "received", "--no-report")
+ONE = QUICK[:-1]
+
 TARGET = "the flute of Ada Frost"
 QUESTION = {"id": "a", "question": "What does Ada Frost play?", "answers": ["flute"], "target": TARGET}
 PASSAGES = [
     {"id": "p", "passage": "Ada Frost plays the flute. Ada Frost lives in Lorvik.", "hole": 4},
     {"id": "q", "passage": "Ada Frost is a baker by trade.", "hole": [0, 9]},
 ]
+
+
+pytestmark = pytest.mark.usefixtures("unpublished")
 
 
 def records(run: Path) -> list[dict[str, Any]]:
@@ -37,7 +42,7 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_question_with_a_target(floatlens: Run, tmp_path: Path) -> None:
     out = tmp_path / "one.zarr.zip"
     question = ("--question", "What does Ada Frost play?", "--target", "the flute")
-    code, stdout, _ = floatlens("trace", "scale:llada", *question, "--out", out, *QUICK)
+    code, stdout, _ = floatlens("trace", "scale:llada", *question, "--out", out, *ONE)
     assert code == 0
     told = [line.split() for line in stdout.splitlines()]
     assert ["forced", "the", "flute"] in told
@@ -62,28 +67,28 @@ def test_a_run_with_targets(
     assert record["log_likelihood"] == found.log_likelihood
     assert not {"accuracy", "f1", "exact_match"} & set(record)
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["config"]["data"]["target"] == rule
-    assert "gen_length" not in manifest["config"]["decoding"]["settings"]
-    assert "1 of them before" in floatlens(*command)[1]
-    code, _, stderr = floatlens(*command[:-3], "answer" if rule == "field" else "field", *QUICK)
-    assert (code, "config.data.target" in stderr) == (2, True)
+    assert manifest["study"]["traces"]["target"] == rule
+    assert "gen_length" not in manifest["forced"][ref]
+    assert "finished: 1 item on record" in floatlens(*command)[1]
+    code, _, stderr = floatlens(*command[:-4], "answer" if rule == "field" else "field", *QUICK)
+    assert (code, "study.traces.target" in stderr) == (2, True)
 
 
-def test_a_free_run_has_no_trace_of_it(floatlens: Run, data: Data, tmp_path: Path) -> None:
-    """As runs were before there were targets, so that these can be continued."""
+def test_a_free_run_is_not_forced(floatlens: Run, data: Data, tmp_path: Path) -> None:
     out = tmp_path / "run"
     how = ("--set", "gen_length=2", *QUICK)
     assert floatlens("trace", "scale:llama", "--data", data(0, QUESTION), "--out", out, *how)[0] == 0
     (record,) = records(out)
-    assert not {"forced", "log_likelihood"} & set(record)
-    assert "target" not in json.loads((out / "manifest.json").read_text())["config"]["data"]
+    assert not any(record.get(key) for key in ("forced", "log_likelihood"))
+    assert not json.loads((out / "manifest.json").read_text()).get("forced")
 
 
 @pytest.mark.parametrize("ref", ["scale:llada", "scale:llama"])
 def test_a_run_of_passages(floatlens: Run, data: Data, tmp_path: Path, ref: str) -> None:
     out = tmp_path / "run"
-    code, stdout, _ = floatlens("trace", ref, "--data", data(0, *PASSAGES), "--out", out, *QUICK)
-    assert (code, stdout) == (0, f"2 of 2 questions traced in {out}\n")
+    code, _, err = floatlens("trace", ref, "--data", data(0, *PASSAGES), "--out", out, *QUICK)
+    assert code == 0, err
+    assert f"2 of 2 items in {out}" in err
     found = records(out)
     assert [one["id"] for one in found] == ["p", "q"]
     assert all(one["forced"] and "question" not in one for one in found)
@@ -97,12 +102,11 @@ def test_a_run_of_passages(floatlens: Run, data: Data, tmp_path: Path, ref: str)
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
-        ([QUESTION], ("--target", "flute"), "--target 'flute': with --data it is field or answer; a text goes with"),
+        ([QUESTION], ("--target", "flute"), "--target 'flute': with --data, give field or answer; a text goes with"),
         ([{"question": "q?", "id": "x"}], ("--target", "field"), "questions.jsonl:1: 'x' has no field \"target\""),
         ([{"question": "q?", "id": "x"}], ("--target", "answer"), "questions.jsonl:1: 'x' has no accepted answer"),
-        (PASSAGES, ("--target", "field"), "questions.jsonl:1: what is cut out of a passage is its target"),
+        (PASSAGES, ("--target", "field"), "leave the option target out"),
         ([QUESTION], ("--target", "field", "--set", "gen_length=4"), "has a length of its own; leave gen_length out"),
-        (PASSAGES, ("--set", "gen_length=4"), "has a length of its own; leave gen_length out"),
         ([QUESTION], ("--target", "field", "--set", "steps=0"), "steps wants at least 1, got 0"),
         ([{"passage": "a b c", "hole": [2, 9]}], (), "questions.jsonl:1: hole=[2, 9]: expected 0 ≤ start < stop ≤ 5"),
     ],
@@ -118,7 +122,7 @@ def test_what_is_wrong_is_said_before_weights_are_read(
 def test_an_empty_target_is_refused(floatlens: Run, tmp_path: Path, no_weights: None) -> None:
     out = tmp_path / "one.zarr.zip"
     code, _, stderr = floatlens("trace", "scale:llada", "--question", "q?", "--target", " ", "--out", out)
-    assert (code, "--target: expected a text that is not empty" in stderr) == (2, True)
+    assert (code, "--target: the text is empty" in stderr) == (2, True)
 
 
 def test_passages_are_not_asked(floatlens: Run, data: Data, tmp_path: Path, no_weights: None) -> None:

@@ -50,7 +50,50 @@ def test_as_a_module() -> None:
 def test_help_names_the_commands(floatlens: Run) -> None:
     code, out, _ = floatlens("--help")
     assert code == 0
-    assert all(name in out for name in ("trace", "show", "models", "--debug"))
+    assert all(name in out for name in ("trace", "show", "models", "--debug", "--install-completion"))
+    panels = [out.index(f"─ {name} ─") for name in ("Studies", "Results", "Models", "Development")]
+    assert panels == sorted(panels)
+
+
+@pytest.mark.parametrize("command", [(), ("scale",), ("trace",), ("scale", "train"), ("report",)])
+def test_help_names_no_types_of_flags_and_breaks_no_paragraphs(
+    floatlens: Run, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = floatlens(*command, "-h")
+    assert (code, out) == (0, floatlens(*command, "--help")[1])
+    assert "<bool>" not in out
+    assert "list[" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    monkeypatch.setenv("COLUMNS", "1000")
+    wide = floatlens(*command, "-h")[1]
+    described = wide.partition("─ ")[0].strip().splitlines()[2:]
+    paragraphs = [line for line in described if line.strip("╭ ")]
+    assert all(line.rstrip().endswith(".") for line in paragraphs)
+
+
+def test_each_command_is_one_line_at_80_columns(floatlens: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for line in floatlens("--help")[1].partition("─ Studies ─")[2].splitlines()[1:]:
+        if line.startswith("│"):
+            assert line[2] != " ", line
+            assert line.rstrip("│ ").endswith("."), line
+
+
+def test_the_version(floatlens: Run) -> None:
+    assert floatlens("-V") == floatlens("--version") == (0, "floatlens 0.1.0\n", "")
+
+
+def test_completion_for_shells() -> None:
+    asked = {"_FLOATLENS_COMPLETE": "complete_bash", "COMP_WORDS": "floatlens cl", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from floatlens.cli import main; main([])"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **asked},
+    )
+    assert done.stdout.split() == ["claims"]
 
 
 @pytest.mark.parametrize(

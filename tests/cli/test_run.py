@@ -38,13 +38,13 @@ def test_from_a_plan_to_a_report_and_on(floatlens: Run, study: Path, tmp_path: P
     assert "13 items to do" in shown
     code, shown, err = floatlens("run", study, "--out", out, "--workers", "1")
     assert code == 0, err
-    for words in ("Answers", "Edits of attention", "Overlap of anchors from step to step"):
+    for words in ("Answers", "Edits", "Attention"):
         assert words in shown
     assert "13 of 13 items" in err
     assert f"report: {out / 'report.html'}" in err
     records = (out / "records.jsonl").read_bytes()
     code, shown, err = floatlens("run", study, "--out", out)
-    assert (code, "all 13 items are on record" in shown) == (0, True)
+    assert (code, "finished: 13 items on record" in shown) == (0, True)
     assert (out / "records.jsonl").read_bytes() == records
     code, shown, _ = floatlens("claims", out)
     assert code == 0
@@ -71,7 +71,7 @@ def test_ctrl_c_says_how_to_continue(
     out = tmp_path / "run"
     code, _, err = floatlens("run", study, "--out", out, "--workers", "1")
     assert code == 130
-    assert "finishing what is under way" in err
+    assert "finishing the items under way" in err
     assert "stopped with 1 of 13 items on record" in err
     assert f"to continue: floatlens run {study} --out {out} --workers 1" in err
 

@@ -9,7 +9,7 @@ import pytest
 
 from floatlens.data import read_examples
 from floatlens.subjects.scale import questions
-from floatlens.subjects.scale.recipe import Recipe, Stage
+from floatlens_lab.scale.recipe import Recipe, Stage
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -31,7 +31,7 @@ def test_train_writes_a_folder_that_loads(floatlens: Run, tmp_path: Path, recipe
     assert names <= {path.name for path in (out / "llada").iterdir()}
     assert "llada (masked diffusion)" in floatlens("models", out / "llada")[1]
     code, _, err = floatlens("scale", "train", "--model", "llada", "--out", out, "--recipe", recipe)
-    assert (code, "finished before" in err) == (0, True)
+    assert (code, "finished already" in err) == (0, True)
 
 
 def test_train_needs_to_know_what(floatlens: Run, tmp_path: Path) -> None:
@@ -44,22 +44,22 @@ def test_train_needs_to_know_what(floatlens: Run, tmp_path: Path) -> None:
 
 def test_questions_go_into_a_file_that_trace_reads(floatlens: Run, tmp_path: Path) -> None:
     out = tmp_path / "new" / "q.jsonl"
-    arguments = ("scale", "questions", "--out", out, "--count", 7, "--documents", 3, "--gold", 2)
+    arguments = ("scale", "questions", "--out", out, "--count", 7, "--documents", 3, "--place", 2)
     code, _, err = floatlens(*map(str, arguments))
     assert code == 0
     assert f"7 questions in {out}" in err
     made = list(read_examples(out))
     assert made == questions("rag", 7, documents=3, gold=2)
     code, _, err = floatlens(*map(str, arguments))
-    assert (code, "it is already there" in err) == (2, True)
+    assert (code, "the file exists" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--set", "rga"), 'no question set "rga"; did you mean "rag"?'),
+        (("--question-set", "rga"), 'no question set "rga"; did you mean "rag"?'),
         (("--documents", "40"), "documents=40: the scale models were trained on 1 to 12"),
-        (("--gold", "10"), "gold=10: give a place from 0 to 9, for rag, known or counterfactual questions"),
+        (("--place", "10"), "gold=10: give a place from 0 to 9, for rag, known or counterfactual questions"),
     ],
 )
 def test_questions_that_cannot_be_asked(
@@ -73,7 +73,7 @@ def test_questions_that_cannot_be_asked(
 def test_eval_prints_a_table(floatlens: Run, tmp_path: Path, recipe: Path) -> None:
     assert floatlens("scale", "train", "--model", "llama", "--out", tmp_path, "--recipe", recipe)[0] == 0
     model = tmp_path / "llama"
-    code, out, _ = floatlens("scale", "eval", model, "--count", "10", "--sets", "rag,closed-known")
+    code, out, _ = floatlens("scale", "eval", model, "--count", "10", "--question-sets", "rag,closed-known")
     assert code == 0
     head, row, guessing, *_ = out.splitlines()
     assert head.split() == ["accuracy,", "%", "rag", "closed-known"]
@@ -82,7 +82,7 @@ def test_eval_prints_a_table(floatlens: Run, tmp_path: Path, recipe: Path) -> No
     places = out.splitlines()[-1].split()
     assert places[0] == str(model)
     assert len(places) == 11
-    code, _, err = floatlens("scale", "eval", model, "--sets", "rag,three-hop")
+    code, _, err = floatlens("scale", "eval", model, "--question-sets", "rag,three-hop")
     assert (code, "no question set" in err) == (2, True)
 
 

@@ -40,7 +40,7 @@ def test_what_a_trace_holds(floatlens: Run, model: Path, saved: Path) -> None:
     length = trace.data.sizes["key"]
     assert f"model {model} llada, masked diffusion, 3 layers, 4 heads, float32" in plain
     assert "decoded by llada in 4 forward passes seed 0, gen_length 4," in plain
-    assert f"default@1; {length - 4} tokens: bos 1, query 21, doc1 10, doc2 (gold) 13, other" in plain
+    assert f"default@1; {length - 4} tokens: bos 1, question 21, doc1 10, doc2 (gold) 13, template" in plain
     assert "3 tokens of evidence (answer)" in plain
     assert f"4 steps, 3 layers, 4 heads, {length} keys" in plain
     assert "entropy: entropy (" in plain
@@ -85,14 +85,14 @@ def test_an_autoregressive_trace_of_ids(
     assert "causal, autoregressive, 3 layers, 4 heads on 2, float32" in out
     assert "(none: a bare prompt)" in out
     assert "nan" not in out
-    assert "id 5 0 query" in out  # the first key of a causal model is seen by all
+    assert "id 5 0 question" in out  # the first key of a causal model is seen by all
 
 
 def test_a_trace_without_received_attention(floatlens: Run, tiny_model: Callable[[str], Any], tmp_path: Path) -> None:
     trace = fl.trace(tiny_model("llama"), prompt_ids=[5, 6], gen_length=2, probes=["entropy"])
     code, out, _ = floatlens("show", trace.save(tmp_path / "ids"))
     assert code == 0
-    assert "it was traced without the probe received" in out
+    assert "the trace was made without the probe received" in out
 
 
 def test_a_run_or_something_else_is_not_a_trace(floatlens: Run, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_run_or_something_else_is_not_a_trace(floatlens: Run, tmp_path: Path) 
     (tmp_path / "traces" / "00000-a.zarr.zip").touch()
     code, _, err = floatlens("show", tmp_path)
     assert code == 2
-    assert f"is a run; give one of its traces, such as {tmp_path}/traces/00000-a.zarr.zip" in err
+    assert f"is a run folder; give one of its traces, such as {tmp_path}/traces/00000-a.zarr.zip" in err
     assert "not a trace" in floatlens("show", tmp_path / "manifest.json")[2]
     assert "no such trace file" in floatlens("show", tmp_path / "absent.zarr.zip")[2]
 
@@ -120,11 +120,12 @@ def test_the_families(floatlens: Run) -> None:
 
 
 def test_registered_names_are_listed(floatlens: Run, monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
+    from floatlens.core.registry import Registry
     from floatlens.models import names
 
-    monkeypatch.setattr(names, "_REGISTER", {})
-    monkeypatch.setattr(names, "_OURS", ())
-    names.register_name("test", lambda name: model, known=lambda: ["words"])
+    subjects: Registry[names.Subject] = Registry("subject", "floatlens.no_such_group")
+    subjects.add("test", names.Subject(names=lambda: ["words"], path=lambda name: model))
+    monkeypatch.setattr(names, "SUBJECTS", subjects)
     assert "registered names: test:words" in floatlens("models")[1]
     assert "llada (masked diffusion)" in floatlens("models", "test:words")[1]
 
@@ -159,7 +160,7 @@ def test_a_refusal_names_the_flag(floatlens: Run, copied: Callable[..., Path], t
     assert code == 2
     assert "`alibi` is true, which the llada family does not cover" in err
     assert "no such folder" in floatlens("models", tmp_path / "absent")[2]
-    assert "no model family 'x'" in floatlens("models", tmp_path, "--family", "x")[2]
+    assert 'no model family "x"' in floatlens("models", tmp_path, "--family", "x")[2]
 
 
 def test_gguf_facts(floatlens: Run, tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from floatlens.cli import terminal
-from floatlens.cli.asking import RunningAccuracy
 from floatlens.cli.parsing import parse_settings
-from floatlens.runs.records import AnswerRecord
+from floatlens.cli.studies import RunningAccuracy
+from floatlens.records import Record
 
 
 class Clock:
@@ -65,7 +65,7 @@ def test_pace_counts_this_session_and_the_part_under_way() -> None:
     clock.now += 1
     for _ in range(4):
         quick.item()
-    assert quick.pace() == "4.0 a second, 24 s left"
+    assert quick.pace() == "4.0 per second"  # too early to tell
 
 
 def test_plain_lines_come_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,14 +84,14 @@ def test_plain_lines_have_the_running_accuracy_and_no_answers(capsys: pytest.Cap
     bar, running = terminal._PlainBar(total=9, done=0, clock=clock), RunningAccuracy()
     for condition, accuracy in (("closed", 0.0), ("rag", 1.0), ("rag", 0.0), ("rag", 1.0), ("rag", None)):
         clock.now += 4
-        values = {"item": "i", "index": 0, "id": "q", "status": "done", "model": "m", "data": "d"}
-        answer = {"condition": condition, "accuracy": accuracy, "prediction": "a word"}
-        record = AnswerRecord.model_validate({**values, **answer})
+        values = {"what": "answer", "index": 0, "id": "q", "status": "done", "model": "m", "data": "d"}
+        answer = {"condition": {"kind": condition}, "accuracy": accuracy, "prediction": "a word"}
+        record = Record.model_validate({**values, **answer})
         bar.item(record.prediction or "", running.after(record))
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "floatlens: 3 of 9 (4.0 s each, 24 s left); m, d, rag: accuracy 50.0% of 2"
     assert running.after(record) == "m, d, rag: accuracy 66.7% of 3"
-    assert running.after(record.model_copy(update={"condition": "new"})) == "m, d, new"
+    assert running.after(record.model_copy(update={"data": "e"})) == "m, e, rag"
 
 
 def test_progress_is_plain_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,8 @@
-"""`floatlens trace`: what it writes, that it can be stopped and continued anywhere, and what it refuses beforehand."""
+"""`floatlens trace`: what it writes for one question and for data, and what it refuses before weights are read."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,32 +11,18 @@ import numpy as np
 import pytest
 
 import floatlens as fl
-from floatlens.runs import Record, RunFolder, tracing
 
 Run = Callable[..., tuple[int, str, str]]
 Data = Callable[..., Path]
+QUICK = ("--set", "gen_length=4", "--probes", "received,entropy", "--no-report")
+ONE = QUICK[:-1]
+LONG = {"text": "rain " * 200, "is_gold": True}
 
-# printf q0 | sha256sum, and so on
-NAMES = ["00000-341c0a3e67", "00001-c75de8c1b7", "00002-bee98bf120"]
-QUICK = ("--set", "gen_length=4", "--probes", "received,entropy")
+pytestmark = pytest.mark.usefixtures("unpublished")
 
 
 def records(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
-
-
-@pytest.fixture
-def traced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The questions that were really traced, in order."""
-    asked: list[str] = []
-    real = tracing.trace
-
-    def watched(*args: Any, **named: Any) -> Any:
-        asked.append(named["question"])
-        return real(*args, **named)
-
-    monkeypatch.setattr(tracing, "trace", watched)
-    return asked
 
 
 @pytest.fixture
@@ -53,15 +37,16 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    code, stdout, stderr = floatlens("trace", model, "--data", data(3), "--out", out, "--layers=-1", *QUICK)
-    assert (code, stdout) == (0, f"3 of 3 questions traced in {out}\n")
+    code, _, stderr = floatlens("trace", model, "--data", data(3), "--out", out, "--layers=-1", *QUICK)
+    assert code == 0, stderr
+    assert f"3 of 3 items in {out}" in stderr
     assert all(line.startswith("floatlens: ") for line in stderr.splitlines())
     found = records(out)
-    assert [r["item"] for r in found] == NAMES
-    assert sorted(p.name for p in (out / "traces").iterdir()) == [f"{name}.zarr.zip" for name in NAMES]
+    assert [r["id"] for r in found] == ["q0", "q1", "q2"]
+    assert sorted(str(p.relative_to(out)) for p in out.rglob("*.zarr.zip")) == sorted(r["file"] for r in found)
     first = found[0]
-    assert {k: first[k] for k in ("id", "index", "status", "question", "gold", "evidence_kind")} == {
-        "id": "q0",
+    assert {k: first[k] for k in ("what", "index", "status", "question", "gold", "evidence_kind")} == {
+        "what": "trace",
         "index": 0,
         "status": "done",
         "question": "who built house 0?",
@@ -86,6 +71,8 @@ def test_a_run(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
     np.testing.assert_array_equal(saved.data.received.values, again.data.received.values)
     np.testing.assert_array_equal(saved.data.evidence.values, again.data.evidence.values)
     assert first["answer"] == saved.answer == again.answer
+    assert saved.data_set == "questions"
+    assert str(tmp_path) not in str(saved.data.attrs.get("data_set"))
 
 
 def test_the_manifest_says_everything_that_was_left_open(
@@ -94,16 +81,16 @@ def test_the_manifest_says_everything_that_was_left_open(
     path, out = data(1), tmp_path / "run"
     floatlens("trace", model, "--data", path, "--out", out, "--layers", "0,-1", "--seed", "7", *QUICK)
     manifest = json.loads((out / "manifest.json").read_text())
-    config = manifest["config"]
-    assert config["decoding"]["sampler"] == "llada"
-    assert config["decoding"]["settings"]["steps"] == 4
-    assert config["decoding"]["settings"]["seed"] == 7
-    assert config["capture"] == {"probes": ["received", "entropy"], "heads": "all", "layers": [0, 2]}
+    (facts,) = manifest["models"].values()
+    (capture,) = manifest["captures"].values()
+    assert facts["ask"]["decoding"]["sampler"] == "llada"
+    assert facts["ask"]["decoding"]["settings"]["steps"] == 4
+    assert facts["ask"]["decoding"]["settings"]["seed"] == 7
+    assert capture == {"probes": ["received", "entropy"], "heads": "all", "layers": [0, 2]}
     assert manifest["template"] == "default@1"
-    assert manifest["data"]["examples"] == 1
-    assert manifest["loaded"] == {"device": "cpu", "dtype": "float32"}
+    assert manifest["data"]["questions"]["count"] == 1
     assert manifest["versions"]["torch"]
-    assert {k: manifest["model"][k] for k in ("family", "kind", "layers", "heads", "mask_id", "context")} == {
+    assert {k: facts[k] for k in ("family", "kind", "layers", "heads", "mask_id", "context")} == {
         "family": "llada",
         "kind": "mdm",
         "layers": 3,
@@ -113,102 +100,42 @@ def test_the_manifest_says_everything_that_was_left_open(
     }
 
 
-def test_traces_name_their_data_set_and_not_where_it_lies(
-    floatlens: Run, model: Path, data: Data, tmp_path: Path
-) -> None:
-    """The same questions in a file of another name go on under the first one, also where the manifest lacks it."""
-    out, path = tmp_path / "run", data(3)
-    command = ("--out", out, "--layers", "0", *QUICK)
-    floatlens("trace", model, "--data", path, "--limit", "1", *command)
-    manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["data"]["name"] == "questions"
-    del manifest["data"]["name"]  # as an older floatlens wrote it
-    (out / "manifest.json").write_text(json.dumps(manifest))
-    for limit in ("2", "3"):
-        path = path.rename(tmp_path / f"renamed-{limit}.jsonl")
-        assert floatlens("trace", model, "--data", path, "--limit", limit, *command)[0] == 0
-    assert json.loads((out / "manifest.json").read_text())["data"]["name"] == "questions"
-    traces = [fl.open_trace(out / "traces" / f"{name}.zarr.zip") for name in NAMES]
-    assert [trace.data_set for trace in traces] == ["questions"] * 3
-    assert not any(str(tmp_path) in str(trace.data.attrs.get("data_set")) for trace in traces)
-
-
-def test_continuing_does_only_what_is_missing(
-    floatlens: Run, model: Path, data: Data, tmp_path: Path, traced: list[str]
-) -> None:
+def test_continuing_does_only_what_is_missing(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = ("trace", model, "--data", data(3), "--out", out, *QUICK)
-    assert floatlens(*command, "--limit", "2")[0] == 0
-    assert traced == ["who built house 0?", "who built house 1?"]
-    # a torn record, and a trace that has gone: both items are done again, the third for the first time
-    (out / "traces" / f"{NAMES[0]}.zarr.zip").unlink()
+    assert floatlens(*command)[0] == 0
+    before = records(out)
+    # a torn record, and a trace that is gone: both items are done again, the third is kept
+    (out / before[0]["file"]).unlink()
+    kept = (out / before[1]["file"]).stat().st_mtime_ns
     lines = (out / "records.jsonl").read_bytes()
     (out / "records.jsonl").write_bytes(lines[:-30])
-    traced.clear()
-    code, stdout, _ = floatlens(*command)
-    assert (code, stdout) == (0, f"3 of 3 questions traced in {out}\n")
-    assert traced == ["who built house 0?", "who built house 1?", "who built house 2?"]
-    assert [r["item"] for r in records(out)] == NAMES
-    traced.clear()
-    (out / "traces" / f"{NAMES[1]}.zarr.zip").unlink()
-    floatlens(*command, "--limit", "1")  # nothing to do, and nothing taken back
-    manifest = json.loads((out / "manifest.json").read_text())
-    assert (manifest["data"]["examples"], manifest["config"]["data"]["limit"], traced) == (3, None, [])
-    code, stdout, stderr = floatlens(*command)
-    assert (code, stdout) == (0, f"3 of 3 questions traced in {out}; 2 of them before\n")
-    assert "2 of them done before" in stderr
-    assert traced == ["who built house 1?"]
-    assert sorted(r["item"] for r in records(out)) == NAMES
-
-
-def test_a_finished_run_reads_no_weights(
-    floatlens: Run, model: Path, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = ("trace", model, "--data", data(1), "--out", tmp_path / "run", *QUICK)
-    assert floatlens(*command)[0] == 0
-    monkeypatch.setattr("floatlens.models.loading._read_weights", None)
-    assert floatlens(*command)[:2] == (0, f"1 of 1 question traced in {tmp_path / 'run'}; 1 of them before\n")
+    code, shown, err = floatlens(*command)
+    assert code == 0, err
+    assert "2 items to do (1 on record)" in shown
+    assert {r["item"] for r in records(out)} == {r["item"] for r in before}
+    assert (out / before[1]["file"]).stat().st_mtime_ns == kept
 
 
 @pytest.mark.parametrize(
     ("change", "key"),
     [
-        (("--seed", "1"), "config.decoding.settings.seed = 0, now it is 1"),
-        (("--heads", "mean"), 'config.capture.heads = "all", now it is "mean"'),
-        (("--layers", "0"), "config.capture.layers = [0, 1, 2], now it is [0]"),
-        (("--no-chat",), "config.prompt.chat = null, now it is false"),
+        (("--seed", "1"), "decoding = 0, now it is 1"),
+        (("--heads", "mean"), 'heads = "all", now it is "mean"'),
+        (("--layers", "0"), "layers = null, now it is [0]"),
+        (("--no-chat",), "prompt.chat = null, now it is false"),
     ],
 )
-@pytest.mark.usefixtures("no_weights")
 def test_a_folder_made_for_something_else_is_refused(
-    floatlens: Run, model: Path, data: Data, tmp_path: Path, change: tuple[str, ...], key: str
+    floatlens: Run, data: Data, tmp_path: Path, change: tuple[str, ...], key: str
 ) -> None:
     out = tmp_path / "run"
-    command = ("trace", model, "--data", data(1), "--out", out, *QUICK)
-    with RunFolder.open(out, Record) as run:
-        from floatlens.data import read_examples
-        from floatlens.models.facts import look
-        from floatlens.runs.config import TraceRunConfig
-
-        facts = look(str(model))
-        asked = {"settings": {"gen_length": 4}}, {"probes": ["received", "entropy"]}, {"path": str(data(1))}
-        values = dict(zip(("decoding", "capture", "data"), asked, strict=True), model={"ref": str(model)})
-        config = tracing.resolve(TraceRunConfig.model_validate(values), facts)
-        run.settle(tracing.manifest_of(config, facts, list(read_examples(data(1)))))
-        run.add(Record(item="x", index=0, id="x", status="done", file="traces/x"))
+    command = ("trace", "scale:llama", "--data", data(1), "--out", out, *QUICK)
+    assert floatlens(*command)[0] == 0
     code, _, err = floatlens(*command, *change)
     assert code == 2
-    assert f"this run was made with {key}; give the old value to continue it" in err
-
-
-def test_a_run_of_another_kind_is_refused(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    with RunFolder.open(out, Record) as run:
-        run.settle({"kind": "study"})
-        run.add(Record(item="x", index=0, id="x", status="done", file="traces/x"))
-    code, _, err = floatlens("trace", model, "--data", data(1), "--out", out, *QUICK)
-    assert code == 2
-    assert "a run of kind 'study', not trace; give another --out" in err
+    assert "this run was made with " in err
+    assert f"{key}; give the old value to continue it" in err
 
 
 def test_changed_data_is_noticed(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
@@ -216,116 +143,62 @@ def test_changed_data_is_noticed(floatlens: Run, model: Path, data: Data, tmp_pa
     floatlens("trace", model, "--data", data(1), "--out", out, *QUICK)
     code, _, err = floatlens("trace", model, "--data", data(2), "--out", out, *QUICK)
     assert code == 2
-    assert "this run was made with data.sha256 = " in err
+    assert "this run was made with data.questions." in err
 
 
 def test_other_versions_are_said(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    command = ("trace", model, "--data", data(2), "--out", out, *QUICK)
-    floatlens(*command, "--limit", "1")
+    command = ("trace", model, "--data", data(1), "--out", out, *QUICK)
+    floatlens(*command)
     manifest = json.loads((out / "manifest.json").read_text())
     manifest["versions"]["torch"] = "1.0"
     (out / "manifest.json").write_text(json.dumps(manifest))
     code, _, err = floatlens(*command)
     assert code == 0
-    assert "warning: this run continues under other versions: torch 1.0 before, " in err
-
-
-def test_a_setting_that_fits_no_item_stops_the_run_and_can_be_corrected(
-    floatlens: Run, model: Path, data: Data, tmp_path: Path
-) -> None:
-    command = ("trace", model, "--data", data(1), "--out", tmp_path / "run", "--probes", "entropy")
-    code, _, err = floatlens(*command, "--set", "gen_length=480")
-    assert code == 2
-    assert "need 481 positions" in err.splitlines()[-1]
-    assert floatlens(*command, "--set", "gen_length=1")[0] == 0
-
-
-def test_ctrl_c_keeps_what_is_done_and_says_how_to_continue(
-    floatlens: Run, model: Path, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "run"
-    real, calls = tracing.trace, []
-
-    def interrupted(*args: Any, **named: Any) -> Any:
-        calls.append(named["question"])
-        if len(calls) == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-        return real(*args, **named)
-
-    monkeypatch.setattr(tracing, "trace", interrupted)
-    command = ("trace", model, "--data", data(3), "--out", out, *QUICK)
-    code, stdout, err = floatlens(*command)
-    assert (code, stdout) == (130, "")
-    told = f"floatlens: stopped with 1 of 3 done; to continue: floatlens trace {model} --data "
-    assert err.splitlines()[-1].startswith(told)
-    assert [r["item"] for r in records(out)] == NAMES[:1]
-    assert floatlens(*command)[0] == 0
-    assert calls == [f"who built house {i}?" for i in (0, 1, 1, 2)]
-
-
-def test_ctrl_c_while_an_item_is_written_waits_for_it(
-    floatlens: Run, model: Path, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "run"
-    real = fl.Trace.save
-
-    def interrupted(self: fl.Trace, path: Path) -> Path:
-        os.kill(os.getpid(), signal.SIGINT)
-        return real(self, path)
-
-    monkeypatch.setattr(fl.Trace, "save", interrupted)
-    before = signal.getsignal(signal.SIGINT)
-    code, _, err = floatlens("trace", model, "--data", data(3), "--out", out, *QUICK)
-    assert code == 130
-    assert "stopped with 1 of 3 done" in err
-    assert signal.getsignal(signal.SIGINT) is before
-    assert [r["item"] for r in records(out)] == NAMES[:1]
-    assert [p.name for p in (out / "traces").iterdir()] == [f"{NAMES[0]}.zarr.zip"]
+    assert "continues under other versions: torch 1.0 before, " in err
 
 
 def test_what_fails_is_on_record_and_the_run_goes_on(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
     out = tmp_path / "run"
     path = data(0, {"id": "../long", "question": "x" * 600}, {"id": "cut", "question": "Who?", "documents": [LONG]})
-    code, stdout, err = floatlens("trace", model, "--data", path, "--out", out, *QUICK)
+    code, _, err = floatlens("trace", model, "--data", path, "--out", out, *QUICK)
     assert code == 1
-    assert stdout == f"1 of 2 questions traced in {out}; 1 with warnings; 1 failed, see {out}/records.jsonl\n"
-    failed, cut = records(out)
-    assert (failed["item"], failed["status"]) == ("00000-5609fd4db6", "failed")
+    assert "1 of 2 items in" in err
+    assert f"1 with warnings; 1 failed, see {out}/records.jsonl; run again to retry them" in err
+    by_id = {r["id"]: r for r in records(out)}
+    failed, cut = by_id["../long"], by_id["cut"]
+    assert failed["status"] == "failed"
     assert failed["error"].startswith("the question and its template alone take ")
     assert "file" not in failed
-    assert f"floatlens: question 0 (../long) failed: {failed['error']}\n" in err
+    assert f"question 0 (../long) failed: {failed['error']}\n" in err
     (warning,) = cut["warnings"]
-    assert f"floatlens: warning: question 1 (cut): {warning}\n" in err
+    assert f"question 1 (cut): {warning}\n" in err
     assert warning.startswith("to fit 476 tokens: document 1 shortened")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["questions.jsonl", "run"]
     assert floatlens("trace", model, "--data", path, "--out", out, *QUICK)[0] == 1
-    assert [r["item"] for r in records(out)] == [cut["item"], failed["item"]]
-
-
-LONG = {"text": "rain " * 200, "is_gold": True}
-
-
-def test_memory_that_runs_out_is_one_failed_item(
-    floatlens: Run, model: Path, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import torch
-
-    def exhausted(*_: Any, **__: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(tracing, "trace", exhausted)
-    assert floatlens("trace", model, "--data", data(2), "--out", tmp_path / "run", *QUICK)[0] == 1
-    assert [r["error"][:20] for r in records(tmp_path / "run")] == ["out of memory on cpu"] * 2
+    assert {r["item"] for r in records(out)} == {cut["item"], failed["item"]}
 
 
 def test_more_than_a_few_warnings_are_only_counted(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
     path = data(0, *({"id": f"q{i}", "question": "Who?", "documents": [LONG]} for i in range(6)))
-    quick = ("--set", "gen_length=1", "--probes", "entropy", "--layers", "0")
-    _, stdout, err = floatlens("trace", model, "--data", path, "--out", tmp_path / "run", *quick)
+    quick = ("--set", "gen_length=1", "--probes", "entropy", "--layers", "0", "--no-report")
+    _, _, err = floatlens("trace", model, "--data", path, "--out", tmp_path / "run", *quick)
     assert err.count("to fit 479 tokens") == 3
-    assert err.count("more warnings like these stand in") == 1
-    assert "; 6 with warnings" in stdout
+    assert err.count("more warnings are listed in") == 1
+    assert "; 6 with warnings" in err
+
+
+def test_several_models_and_scale_questions(floatlens: Run, tmp_path: Path) -> None:
+    """A setting applies to the samplers that have it."""
+    out = tmp_path / "run"
+    models = ("scale:llama", "scale:llada")
+    settings = ("--set", "gen_length=4", "--set", "steps=2", "--probes", "received", "--no-report")
+    code, shown, err = floatlens(
+        "trace", *models, "--data", "scale:rag:documents=2", "--limit", "1", "--out", out, *settings
+    )
+    assert code == 0, err
+    assert "2 items to do" in shown
+    assert {r["model"]: r["steps"] for r in records(out)}["scale:llada"] == 2
 
 
 @pytest.mark.usefixtures("no_weights")
@@ -341,15 +214,15 @@ def test_more_than_a_few_warnings_are_only_counted(floatlens: Run, model: Path, 
         (("--set", "steps=[1]"), "--set 'steps=[1]': expected a single value"),
         (("--sampler", "lada"), 'no sampler "lada"; did you mean "llada"?'),
         (("--sampler", "ar"), 'the sampler "ar" is for autoregressive models'),
-        (("--probes", "recieved"), 'unknown probe "recieved"; did you mean "received"?'),
+        (("--probes", "recieved"), 'no probe "recieved"; did you mean "received"?'),
         (("--probes", "received,"), "--probes 'received,': expected comma-separated names"),
         (("--layers", "0,x"), "--layers '0,x': expected comma-separated numbers, such as 0,1,-1"),
         (("--layers", "3"), "3 is outside 0..2; choose among 3 layers"),
         (("--template", "defualt"), 'no prompt template "defualt"; did you mean "default"?'),
-        (("--family", "lama"), "no model family 'lama'; did you mean \"llada\"?"),
-        (("--limit", "0"), "data.limit wants at least 1, got 0"),
-        (("--gold", "1"), "--document and --gold go with --question"),
-        (("--question", "Who?"), "give either --data FILE or --question TEXT"),
+        (("--family", "lama"), 'no model family "lama"; did you mean "llada"?'),
+        (("--limit", "0"), "'--limit': Input should be greater than or equal to 1"),
+        (("--gold-document", "1"), "--document and --gold-document go with --question"),
+        (("--question", "Who?"), "give either --data REF or --question TEXT"),
     ],
 )
 def test_mistakes_are_found_before_any_weights_are_read(
@@ -367,39 +240,41 @@ def test_bad_data_is_found_before_the_model_is_looked_at(floatlens: Run, data: D
     path = data(0, {"id": "a", "question": "Who?"}, {"id": "a", "question": "Who?"})
     code, _, err = floatlens("trace", tmp_path / "no-model", "--data", path, "--out", tmp_path / "run")
     assert code == 2
-    assert err == f"floatlens: {path}:2: id 'a' was used before, on line 1; ids must be unique\n"
+    assert f"floatlens: {path}:2: id 'a' was used before, on line 1; ids must be unique" in err
+    assert "no-model" not in err
 
 
 def test_skip_bad(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
     path = data(0, "{", {"id": "a", "question": "Who?"})
-    code, stdout, err = floatlens("trace", model, "--data", path, "--out", tmp_path / "run", "--skip-bad", *QUICK)
-    assert (code, stdout) == (0, f"1 of 1 question traced in {tmp_path / 'run'}\n")
+    code, _, err = floatlens("trace", model, "--data", path, "--out", tmp_path / "run", "--skip-bad", *QUICK)
+    assert code == 0
+    assert f"1 of 1 items in {tmp_path / 'run'}" in err
     assert f"floatlens: warning: {path}: 1 bad record skipped; the first was {path}:1: not valid JSON" in err
 
 
 def test_one_question(floatlens: Run, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "one.zarr.zip"
-    documents = ("--document", "It rained.", "--document", "Ann built it.", "--gold", "1")
-    command = ("trace", model, "--question", "Who [b]built[/b] it?", *documents, "--out", out.with_name("one"), *QUICK)
+    documents = ("--document", "It rained.", "--document", "Ann built it.", "--gold-document", "1")
+    command = ("trace", model, "--question", "Who [b]built[/b] it?", *documents, "--out", out.with_name("one"), *ONE)
     code, stdout, _ = floatlens(*command)
     assert code == 0
     trace = fl.open_trace(out)
     assert trace.data.attrs["prompt"]["gold"] == 1
     assert trace.data_set is None
     assert "Who [b]built[/b] it?" in stdout
-    assert f"floatlens show {out}" in stdout.replace("\n", "")
+    assert f"saved as {out}; look at it with: floatlens show {out}" in stdout.splitlines()
     code, _, err = floatlens(*command)
     assert code == 2
-    assert "it is already there; remove it or give another name" in err
+    assert "the file exists; remove it or give another name" in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--out", "."), "with --question it is a file, such as one.zarr.zip"),
+        (("--out", "."), "with --question, give a file, such as one.zarr.zip"),
         (("--out", f"{__file__}/x"), "--out"),
-        (("--out", "x.zarr.zip", "--limit", "2"), "--limit and --skip-bad go with --data"),
-        (("--out", "x.zarr.zip", "--gold", "0"), "gold=0: expected a 0-based index of one of the 0 documents"),
+        (("--out", "x.zarr.zip", "--limit", "2"), "--limit goes with --data, not with --question"),
+        (("--out", "x.zarr.zip", "--gold-document", "0"), "gold=0: expected a 0-based index of one of the 0 documents"),
     ],
 )
 def test_what_one_question_refuses(floatlens: Run, model: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -59,7 +59,7 @@ def test_page_works_from_install_to_report(folder: Path) -> None:
         assert (tables / name / "report.html").is_file(), name
     report = (tables / "sharp" / "report.html").read_text(encoding="utf-8")
     assert "How sharp is attention?" in report
-    assert "Deep layers attend more sharply" in report
+    assert "deep layers attend more sharply" in report
 
 
 def test_python_of_this_process_is_untouched() -> None:

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from floatlens import Edit, Matrix, decode
+from floatlens import Edit, decode
 from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer
 from floatlens.attention.run_tracker import PassPosition
+from floatlens.probes import Matrix
 from shared.capture import capture
 
 Array = np.ndarray[Any, Any]

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from floatlens import AblateHeads, Select, edit
+from floatlens import Select, edit
 from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
+from floatlens.edits import AblateHeads
 
 slow = pytest.mark.slow
 

@@ -25,9 +25,9 @@ def received(trace: fl.Trace) -> np.ndarray:
 @pytest.mark.parametrize("name", ["llada", "llama"])
 def test_tracing_and_decoding_alike(name: str, tiny_model: Any) -> None:
     model = tiny_model(name)
-    given = fl.trace(model, prompt_ids=PROMPT, probes=["received"], edits=[fl.DropAnchors(k=2)], **HOW[name])
+    given = fl.trace(model, prompt_ids=PROMPT, probes=["received"], edits=[fl.edits.DropAnchors(k=2)], **HOW[name])
     plain = fl.trace(model, prompt_ids=PROMPT, probes=["received"], **HOW[name])
-    dropped = fl.DropAnchors(k=2)
+    dropped = fl.edits.DropAnchors(k=2)
     with fl.edit(model, dropped) as editing:
         decoded = fl.decode(model, PROMPT, **HOW[name])
         report = editing.report()
@@ -45,7 +45,10 @@ def test_tracing_and_decoding_alike(name: str, tiny_model: Any) -> None:
 def test_without_an_active_edit_nothing_is_installed(tiny_model: Any) -> None:
     model, ids = tiny_model("llama"), torch.tensor([PROMPT])
     plain, before = model.forward(ids), model.module.config._attn_implementation
-    with fl.edit(model), fl.edit(model, fl.DropAnchors(k=2, strength=0), fl.PinAnchors(strength=0)) as editing:
+    with (
+        fl.edit(model),
+        fl.edit(model, fl.edits.DropAnchors(k=2, strength=0), fl.edits.PinAnchors(strength=0)) as editing,
+    ):
         assert model.module.config._attn_implementation == before
         assert torch.equal(model.forward(ids), plain)
     assert editing.report() == []
@@ -57,12 +60,12 @@ def test_nested_contexts_add_up(tiny_model: Any) -> None:
     def final(*edits: fl.Edit) -> np.ndarray:
         return received(fl.trace(model, prompt_ids=PROMPT, probes=["received"], edits=edits, **HOW["llada"]))
 
-    both = final(fl.DropAnchors(k=1), fl.SinkToken(logit=2.0), fl.PinAnchors("bos"))
-    with fl.edit(model, fl.DropAnchors(k=1)):
-        with fl.edit(model, fl.SinkToken(logit=2.0)):
-            assert np.array_equal(final(fl.PinAnchors("bos")), both)
+    both = final(fl.edits.DropAnchors(k=1), fl.edits.SinkToken(logit=2.0), fl.edits.PinAnchors("bos"))
+    with fl.edit(model, fl.edits.DropAnchors(k=1)):
+        with fl.edit(model, fl.edits.SinkToken(logit=2.0)):
+            assert np.array_equal(final(fl.edits.PinAnchors("bos")), both)
         outer = final()
-    assert np.array_equal(outer, final(fl.DropAnchors(k=1)))
+    assert np.array_equal(outer, final(fl.edits.DropAnchors(k=1)))
     with (
         capture(model, ["received"]),
         pytest.raises(FloatlensError, match="captured already"),
@@ -100,7 +103,7 @@ def test_runs_are_told_apart(tiny_model: Any) -> None:
 def test_restart_says_what_tokens_cannot(tiny_model: Any) -> None:
     """The same single pass twice looks like a run of two passes, the second of which drops what the first attended."""
     model, ids = tiny_model("llada"), torch.tensor([PROMPT])
-    dropped = fl.DropAnchors(k=2)
+    dropped = fl.edits.DropAnchors(k=2)
     with fl.edit(model, dropped) as editing:
         first = model.forward(ids)
         editing.restart()
@@ -121,14 +124,18 @@ def test_a_failure_inside_leaves_the_model_as_it_was(tiny_model: Any) -> None:
         def logits(self, site: Site, logits: torch.Tensor) -> torch.Tensor | None:
             raise RuntimeError("broken")
 
-    with pytest.raises(RuntimeError, match="broken"), fl.edit(model, fl.DropAnchors(k=1)), fl.edit(model, Broken()):
+    with (
+        pytest.raises(RuntimeError, match="broken"),
+        fl.edit(model, fl.edits.DropAnchors(k=1)),
+        fl.edit(model, Broken()),
+    ):
         model.forward(ids)
     assert torch.equal(model.forward(ids), plain)
     assert model.observers == []
 
 
 def test_the_recorder_knows_its_edits(tiny_model: Any) -> None:
-    model, inner, outer = tiny_model("llada"), fl.PinAnchors(), fl.DropAnchors(k=1)
+    model, inner, outer = tiny_model("llada"), fl.edits.PinAnchors(), fl.edits.DropAnchors(k=1)
     with fl.edit(model, outer), capture(model, ["received"], edits=[inner]) as recorder:
         pass
     assert recorder.edits == (outer, inner)
@@ -143,19 +150,19 @@ def test_what_cannot_be(tiny_model: Any) -> None:
                 model.forward(ids)
 
     for wrong, message in (
-        (lambda: fl.DropAnchors(k=0), r"DropAnchors\(k=0\): k is a number of keys; give a whole number from 1"),
-        (lambda: fl.DropAnchors(k=2, rule="top1"), "both say which keys"),
-        (lambda: fl.DropAnchors(rule="topq(2)"), 'no anchor rule "topq.*did you mean "topk"'),
-        (lambda: fl.DropAnchors(rule="topk(1.5)"), "give topk"),
-        (lambda: fl.DropAnchors(of="past"), "of="),  # type: ignore[arg-type]
-        (lambda: fl.DropAnchors(strength=1.5), "give a number from 0 to 1"),
-        (lambda: fl.PinAnchors("step1"), 'did you mean "step0"'),  # type: ignore[arg-type]
-        (lambda: passes(fl.DropAnchors(k=7)), r"DropAnchors\(k=7\): k=7 of 7 keys would leave none"),
-        (lambda: passes(fl.DropRandom(k=4)), "too few keys are left besides the anchors"),
-        (lambda: passes(fl.SwapAnchors(k=4)), "too few keys are left besides the anchors"),
-        (lambda: passes(fl.DropAnchors(select=fl.Select(layers=9))), "9 is outside"),
-        (lambda: passes(fl.DropAnchors(select=fl.Select(steps=-1))), "count from the first"),
-        (lambda: passes(fl.DropAnchors), "is no edit; give instances"),
+        (lambda: fl.edits.DropAnchors(k=0), r"DropAnchors\(k=0\): k is a number of keys; give a whole number from 1"),
+        (lambda: fl.edits.DropAnchors(k=2, rule="top1"), "both say which keys"),
+        (lambda: fl.edits.DropAnchors(rule="topq(2)"), 'no anchor rule "topq.*did you mean "topk"'),
+        (lambda: fl.edits.DropAnchors(rule="topk(1.5)"), "give topk"),
+        (lambda: fl.edits.DropAnchors(of="past"), "of="),  # type: ignore[arg-type]
+        (lambda: fl.edits.DropAnchors(strength=1.5), "give a number from 0 to 1"),
+        (lambda: fl.edits.PinAnchors("step1"), 'did you mean "step0"'),  # type: ignore[arg-type]
+        (lambda: passes(fl.edits.DropAnchors(k=7)), r"DropAnchors\(k=7\): k=7 of 7 keys would leave none"),
+        (lambda: passes(fl.edits.DropRandom(k=4)), "too few keys are left besides the anchors"),
+        (lambda: passes(fl.edits.SwapAnchors(k=4)), "too few keys are left besides the anchors"),
+        (lambda: passes(fl.edits.DropAnchors(select=fl.Select(layers=9))), "9 is outside"),
+        (lambda: passes(fl.edits.DropAnchors(select=fl.Select(steps=-1))), "count from the first"),
+        (lambda: passes(fl.edits.DropAnchors), "is no edit; give instances"),
     ):
         with pytest.raises(FloatlensError, match=message) as error:
             wrong()

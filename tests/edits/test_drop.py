@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from floatlens import DropAnchors, DropRandom, Select
+from floatlens import Select
+from floatlens.edits import DropAnchors, DropRandom
 
 MODELS = ["llada", "dream", "llama", "mistral"]
 HOW: dict[str, dict[str, Any]] = {"llada": {"steps": 4}, "dream": {"steps": 4}, "llama": {}, "mistral": {}}

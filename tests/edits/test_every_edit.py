@@ -8,18 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from floatlens import (
-    AblateHeads,
-    DropAnchors,
-    DropRandom,
-    Edit,
-    FreezeLayers,
-    PinAnchors,
-    Select,
-    SinkToken,
-    SwapAnchors,
-)
+from floatlens import Edit, Select
 from floatlens.core.errors import FloatlensError
+from floatlens.edits import AblateHeads, DropAnchors, DropRandom, FreezeLayers, PinAnchors, SinkToken, SwapAnchors
 
 slow = pytest.mark.slow
 """Most of what follows; what every commit has to keep (strength 0, the cache, and what edits declare) is not."""

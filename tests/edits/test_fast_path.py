@@ -10,12 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from floatlens import AblateHeads, DropAnchors, Edit, FreezeLayers, Matrix, PinAnchors, Select, SinkToken, SwapAnchors
+from floatlens import Edit, Select
 from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer
 from floatlens.attention.softmax import Workspace
 from floatlens.decoding import decode_steps
+from floatlens.edits import AblateHeads, DropAnchors, FreezeLayers, PinAnchors, SinkToken, SwapAnchors
 from floatlens.edits.rules import indices, largest
+from floatlens.probes import Matrix
 from shared.capture import capture
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from floatlens import FreezeLayers, Select, edit
+from floatlens import Select, edit
 from floatlens.core.errors import FloatlensError
+from floatlens.edits import FreezeLayers
 
 pytestmark = pytest.mark.slow
 

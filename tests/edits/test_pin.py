@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from floatlens import PinAnchors, SwapAnchors
+from floatlens.edits import PinAnchors, SwapAnchors
 
 slow = pytest.mark.slow
 HOW: dict[str, dict[str, Any]] = {"llada": {"steps": 4}, "dream": {"steps": 4}, "llama": {}, "qwen2": {}}

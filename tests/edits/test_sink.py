@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from floatlens import AblateHeads, Matrix, Select, SinkToken, edit
+from floatlens import Select, edit
 from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
+from floatlens.edits import AblateHeads, SinkToken
+from floatlens.probes import Matrix
 from shared.capture import capture
 
 pytestmark = pytest.mark.slow

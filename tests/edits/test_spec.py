@@ -61,7 +61,7 @@ def test_mistakes_are_named(text: str, message: str) -> None:
 def test_a_control_is_of_the_same_size_elsewhere() -> None:
     spec = parse_edit("drop_anchors:k=3")[0].with_control(1)
     assert spec.label == "drop_anchors k=3 (random)"
-    assert isinstance(spec.build(), fl.DropRandom)
+    assert isinstance(spec.build(), fl.edits.DropRandom)
     with pytest.raises(FloatlensError, match="has no random control"):
         parse_edit("sink_token:logit=1")[0].with_control(0).build()
 

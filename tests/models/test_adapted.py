@@ -124,7 +124,7 @@ def test_adapted_models_are_decoded_and_traced(tiny, tmp_path, attention):
     assert batch.canvas.sampler == "dream"
     for prompt, answer in zip(prompts, batch.answers(), strict=True):
         assert fl.decode(model, prompt, gen_length=4, steps=4).answers() == [answer]
-    probes = ["received", "flow", "entropy", fl.Matrix()]
+    probes = ["received", "flow", "entropy", fl.probes.Matrix()]
     trace = fl.trace(model, prompt_ids=prompts[1], gen_length=4, steps=4, probes=probes)
     assert trace.data.token_id.values.tolist() == [t for s in batch.steps for t in s.token[s.sample == 1].tolist()]
     assert trace.data.attrs["attention"] == attention

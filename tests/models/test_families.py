@@ -42,7 +42,7 @@ def test_the_family_is_read_off_the_configuration(any_name, tiny_model):
     [("drem", 'did you mean "dream"'), ("causl", 'did you mean "causal"'), ("xyz", "known: a2d-llama")],
 )
 def test_a_family_that_does_not_exist(name, hint, tiny):
-    with pytest.raises(FloatlensError, match=f"no model family '{name}'; {hint}"):
+    with pytest.raises(FloatlensError, match=f'no model family "{name}"; {hint}'):
         load(tiny("llama"), family=name)
 
 

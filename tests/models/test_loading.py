@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from floatlens.core.errors import FloatlensError
-from floatlens.models import load, names, register_name, registered_names
+from floatlens.core.registry import Registry
+from floatlens.models import load, names, registered_names
+from floatlens.models.names import Subject
 
 IDS = torch.tensor([[5, 9, 13, 40, 41, 8]])
 
@@ -122,35 +124,34 @@ def test_special_tokens_follow_the_order_of_transformers(copied):
 
 
 @pytest.fixture
-def register(monkeypatch):
-    monkeypatch.setattr(names, "_REGISTER", {})
-    monkeypatch.setattr(names, "_OURS", ())
+def subjects(monkeypatch):
+    monkeypatch.setattr(names, "SUBJECTS", Registry("subject", "floatlens.no_such_group"))
+    return names.SUBJECTS
 
 
-@pytest.mark.usefixtures("register", "no_network")
-def test_a_registered_name(tiny, tiny_model):
-    register_name("scale", lambda name: tiny(name), known=lambda: ["llada", "dream"])
+@pytest.mark.usefixtures("no_network")
+def test_a_registered_name(subjects, tiny, tiny_model):
+    subjects.add("scale", Subject(names=lambda: ["llada", "dream"], path=lambda name: tiny(name)))
     model = load("scale:llada")
     assert (model.ref, model.family) == ("scale:llada", "llada")
     torch.testing.assert_close(model.forward(IDS), tiny_model("llada").forward(IDS), atol=0, rtol=0)
     assert registered_names() == ("scale:dream", "scale:llada")
 
 
-@pytest.mark.usefixtures("register", "no_network")
-def test_names_that_are_not_registered():
+@pytest.mark.usefixtures("no_network")
+def test_names_that_are_not_registered(subjects):
     with pytest.raises(FloatlensError, match="no model is registered as 'scale:llada', and no names are registered"):
         load("scale:llada")
-    register_name("scale", Path, known=lambda: ["llada", "dream"])
+    subjects.add("scale", Subject(names=lambda: ["llada", "dream"], path=Path))
     with pytest.raises(FloatlensError, match="registered as 'scale:lada'; did you mean \"scale:llada\""):
         load("scale:lada")
     with pytest.raises(FloatlensError, match="registered as 'other:x'; known: scale:dream, scale:llada"):
         load("other:x")
 
 
-@pytest.mark.usefixtures("register")
-def test_a_prefix_must_not_look_like_a_path():
-    with pytest.raises(ValueError, match="not a usable prefix"):
-        register_name("C", Path)
+def test_a_windows_path_is_no_registered_name():
+    assert not names.is_registered_form("C:\\models")
+    assert names.is_registered_form("scale:llada")
 
 
 def test_listing_families_imports_neither_torch_nor_transformers():

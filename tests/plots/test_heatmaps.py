@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from floatlens.analysis import Result
-from floatlens.analysis.qk_picture import QKPicture
+from floatlens.analysis.qk_maps import QKMaps
 from floatlens.core.errors import FloatlensError
 from floatlens.plots import plot_flow, plot_qk_maps, plot_retrieval_heads, plot_token_classes
 from floatlens.prompts.words import CLASSES
@@ -99,7 +99,7 @@ def _picture(size: int, *, tokens: bool = True, causal: bool = True) -> Any:
     anchors[[0, size // 2, size // 2 + 1]] = True
     texts = tuple(f"${i}$" for i in range(size)) if tokens else ()
     about = {"model": "hub/a", "layer": 3, "head": 2, "step": 7, "rule": "zscore(ε=3)"}
-    return QKPicture(dot=dot, cos=cos, norm=norm, anchors=anchors, tokens=texts, **about)
+    return QKMaps(dot=dot, cos=cos, norm=norm, anchors=anchors, tokens=texts, **about)
 
 
 @pytest.mark.parametrize("size", [8, 90])
@@ -135,12 +135,13 @@ def test_qk_without_anchors_and_without_a_mask(shown: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["dream", "qwen2"])
-def test_qk_picture_of_a_real_trace(name: str, tiny_model: Callable[[str], Any], shown: Any) -> None:
-    from floatlens import QK, Select, trace
-    from floatlens.analysis.qk_picture import qk_picture
+def test_qk_maps_of_a_real_trace(name: str, tiny_model: Callable[[str], Any], shown: Any) -> None:
+    from floatlens import Select, trace
+    from floatlens.analysis.qk_maps import qk_maps
+    from floatlens.probes import QK
 
     probes = ["received", QK(heatmaps=Select(layers=[1], heads=[2], steps=[1]))]
-    picture = qk_picture(trace(tiny_model(name), prompt_ids=[5, 9, 12, 33], probes=probes, gen_length=4), 1, 2)
+    picture = qk_maps(trace(tiny_model(name), prompt_ids=[5, 9, 12, 33], probes=probes, gen_length=4), 1, 2)
     panels = _panels(shown(plot_qk_maps(picture)))
     assert np.array_equal(_cells(panels[0]), picture.dot, equal_nan=True)
     upper = np.isnan(_cells(panels[1])[np.triu_indices(len(picture.dot), 1)])

@@ -79,7 +79,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_one_file_adds_a_probe(name: str, package: Path, tiny_model: Callable[[str], LanguageModel]) -> None:
     assert [path.name for path in package.glob("*.py")] == ["sharp_probe.py"]
     assert len(entry_points(group="floatlens.probes")) == 1
-    probes = ["sharpness", "answer_rows", fl.Matrix(fl.Select())]
+    probes = ["sharpness", "answer_rows", fl.probes.Matrix(fl.Select())]
     trace = fl.trace(tiny_model(name), prompt_ids=[5, 9, 12], probes=probes, gen_length=3)
     matrix = trace.data["matrix"].values
     largest = np.where(np.isnan(matrix[-1]).all(-1), np.nan, np.nan_to_num(matrix[-1], nan=-1).max(-1))
@@ -113,12 +113,12 @@ assert "torch" not in sys.modules and "sharp_probe" not in sys.modules
 
 
 def test_a_variable_belongs_to_one_probe(tiny_model: Callable[[str], LanguageModel]) -> None:
-    class Copy(type(fl.Entropy())):  # type: ignore[misc]
+    class Copy(type(fl.probes.Entropy())):  # type: ignore[misc]
         name = "copy"
 
     class Final(fl.Probe):
         name = "final"
-        variables: Any = (fl.Entropy.variables[0].__class__("final", ("run",), "replace", "?"),)
+        variables: Any = (fl.probes.Entropy.variables[0].__class__("final", ("run",), "replace", "?"),)
 
     for probe, message in ((Copy(), 'the probe "entropy" writes'), (Final(), "every trace writes")):
         with pytest.raises(FloatlensError, match=message):
@@ -127,11 +127,11 @@ def test_a_variable_belongs_to_one_probe(tiny_model: Callable[[str], LanguageMod
 
 def test_probes_added_at_run_time() -> None:
     assert isinstance(PROBES, Registry)
-    PROBES.add("again", fl.Entropy)
+    PROBES.add("again", fl.probes.Entropy)
     try:
         with pytest.raises(ValueError, match="exists already"):
-            PROBES.add("again", fl.Entropy)
-        assert PROBES["again"] is fl.Entropy
+            PROBES.add("again", fl.probes.Entropy)
+        assert PROBES["again"] is fl.probes.Entropy
     finally:
         PROBES.remove("again")
     assert "again" not in PROBES

@@ -66,7 +66,7 @@ def test_a_token_is_found_however_its_tokeniser_marks_words(opened: Watched) -> 
 
 def test_layers_of_both_models_can_be_reached_by_keys(opened: Watched) -> None:
     chosen = opened.page.locator("#x-layer")
-    assert chosen.locator("option").all_inner_texts() == ["mean of all", "layer 0", "layer 1", "layer 2"]
+    assert chosen.locator("option").all_inner_texts() == ["mean of layers", "layer 0", "layer 1", "layer 2"]
     opened.page.locator("#x-next").focus()
     seen = []
     for _ in range(4):
@@ -86,9 +86,9 @@ def test_an_address_beyond_the_last_step_and_layer_is_brought_back(opened: Watch
 def test_queries_that_ask_nothing_have_no_strongest_token(opened: Watched) -> None:
     opened.page.locator("#x-group").select_option("masked")
     readouts = opened.page.locator(".readout .numbers")
-    assert readouts.nth(1).inner_text() == "nothing is received here"
+    assert readouts.nth(1).inner_text() == "no attention at this step"
     assert readouts.nth(0).locator("dl").count() == 1
-    assert "nothing is received now" in str(
+    assert "no attention at this step" in str(
         opened.page.locator(".pane").nth(1).locator("canvas").first.get_attribute("aria-label")
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,13 +52,16 @@ def test_claims_are_shown_with_their_verdicts_and_lead_to_figures(
     both: Watched, runs: list[Path], asked: list[Path]
 ) -> None:
     expected = [*claims(runs), *(claim for run in open_answered(asked, {}) for claim in run.claims)]
-    rows = both.page.locator("#claim-rows > tr")
-    assert rows.count() == len(expected)
-    for i, claim in enumerate(expected):
-        assert rows.nth(i).get_attribute("data-verdict") == claim.verdict
-        assert claim.statement in rows.nth(i).inner_text()
-        assert claim.verdict in rows.nth(i).locator(".badge").inner_text()
-        target = rows.nth(i).locator(".statement > a").get_attribute("href")
+    assert both.page.locator("#claim-rows .finding").count() == len(expected)
+    for statement in {claim.statement for claim in expected}:
+        group = both.page.locator("#claim-rows > details", has_text=re.compile(re.escape(statement), re.IGNORECASE))
+        own = [claim for claim in expected if claim.statement == statement]
+        findings = group.first.locator(".finding")
+        verdicts = findings.evaluate_all("all => all.map(one => one.dataset.verdict)")
+        assert verdicts == [claim.verdict for claim in own]
+        badges = group.first.locator("summary .signs .badge").all_text_contents()
+        assert all(claim.verdict in badge for claim, badge in zip(own, badges, strict=True))
+        target = group.first.locator(".see a").get_attribute("href")
         assert both.page.locator(target).count() == 1
 
 
@@ -130,10 +134,13 @@ def test_answers_are_shown_as_they_were_scored(both: Watched) -> None:
 
 
 def test_every_section_says_what_it_rests_on(both: Watched) -> None:
-    said = both.page.locator(".rests").all_inner_texts()
-    assert len(said) == both.page.locator("section.analysis").count() == 10
-    assert all("n, " in one for one in said)
-    assert said[0].startswith("anchor rule zscore(ε=3): tokens that receive more than the mean + 3")
+    sections = both.page.locator("section.analysis")
+    assert sections.count() == 10
+    for i in range(10):
+        said = sections.nth(i).locator(".small-print").all_inner_texts()
+        assert said
+        assert all("n = " in one for one in said)
+    assert sections.first.locator(".small-print").first.inner_text().startswith("anchors: zscore(ε=3)")
 
 
 def test_print_is_light_whole_and_without_controls(both: Watched, tmp_path: Path) -> None:
@@ -146,7 +153,7 @@ def test_print_is_light_whole_and_without_controls(both: Watched, tmp_path: Path
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     for gone in (".transport", ".controls", "nav.top"):
         assert not page.locator(gone).is_visible(), gone
-    for there in ("#claim-rows", ".pane .prompt", "#figure-drift .main-svg", ".definition dl", ".run pre"):
+    for there in ("#claim-rows .deciding", ".pane .prompt", "#figure-drift .main-svg", ".definition dl", ".run pre"):
         assert page.locator(there).first.is_visible(), there
     widths = page.locator(".chart .main-svg").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
     assert max(widths) <= 340

@@ -89,7 +89,7 @@ def test_places_of_gold_count_from_one(both: Watched) -> None:
     both.point_at("stress-position", x=0)
     label = both.page.locator("#figure-stress-position .hoverlayer .hovertext").first
     label.wait_for()
-    assert "place of the gold document 1: " in str(label.text_content())
+    assert "position of the gold document 1: " in str(label.text_content())
     both.page.mouse.move(5, 5)
 
 
@@ -115,14 +115,16 @@ def test_stress_curves_and_edits_are_drawn_as_they_were_scored(both: Watched) ->
 
 def test_the_strip_of_a_claim_says_the_number_it_hangs_on(both: Watched, runs: list[Path], asked: list[Path]) -> None:
     expected = [*claims(runs), *(claim for run in open_answered(asked, {}) for claim in run.claims)]
-    rows = both.page.locator("#claim-rows > tr")
-    for i, claim in enumerate(expected):
+    findings = both.page.locator("#claim-rows .finding")
+    order = {claim.statement: None for claim in expected}
+    for i, claim in enumerate(sorted(expected, key=lambda claim: list(order).index(claim.statement))):
         part = claim.deciding
         if part is None:
             continue
-        said = rows.nth(i).locator(".hangs").inner_text().replace("−", "-")
+        said = str(findings.nth(i).locator(".deciding").text_content()).replace("−", "-")
         assert part.name.replace("−", "-") in said
-        mean = float(rows.nth(i).locator(".hangs strong").inner_text().replace("−", "-").replace("–", "nan"))
+        shown = str(findings.nth(i).locator(".deciding strong").text_content())
+        mean = float(shown.replace("−", "-").replace("–", "nan"))
         assert mean == pytest.approx(float(part.found.mean), rel=0.01, nan_ok=True), claim.id
         assert f"n = {part.found.n}" in said
 

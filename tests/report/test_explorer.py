@@ -186,6 +186,16 @@ def test_the_address_brings_a_view_back(visit: Visit, both: Watched, made: Made)
     assert again.token(9).get_attribute("aria-selected") == "true"
 
 
+def test_without_an_address_it_opens_on_the_answer_in_the_layer_where_most_is_received(
+    visit: Visit, made: Made
+) -> None:
+    page = visit(made.path).page
+    assert page.locator("#x-group").input_value() == "answer"
+    received = make_trace("mdm", 0).data["received_answer"].values.mean(axis=2)  # (step, layer, key)
+    strongest = received.max(axis=(0, 2))
+    assert strongest[int(page.locator("#x-layer").input_value())] == pytest.approx(strongest.max(), rel=0.01)
+
+
 def test_an_address_that_makes_no_sense_does_no_harm(visit: Visit, made: Made) -> None:
     watched = visit(made.path, fragment="#explore:e=99&a=7&b=x&l=<b>&g=nobody&s=-3&t=99999")
     assert watched.shown() == "0/0"

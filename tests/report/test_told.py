@@ -107,7 +107,7 @@ def test_the_top_of_the_page_names_the_runs(visit: Visit, twice: Made) -> None:
         "Gain from documents, people in run two",
     ]
     assert page.locator("nav.top .links a").all_inner_texts()[2:-1] == ["Answers one", "Answers two", "Stress tests"]
-    abouts = page.locator('tr[data-claim="rag-gain"] .subject').all_inner_texts()
+    abouts = page.locator('.finding[data-claim="rag-gain"] .subject').all_text_contents()
     assert [about.split()[-1] for about in abouts] == ["one", "two"]
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from floatlens.analysis.trace_view import ABSENT, MASK, OTHER, TOKEN
 from floatlens.report.detail import LADDER, Detail
-from floatlens.report.view import ABSENT, LONGEST, MASK, OTHER, TOKEN, packed_trace
+from floatlens.report.view import LONGEST, packed_trace
 from floatlens.traces import Trace
 from shared.reported import MODELS, make_trace
 from shared.synthetic import PROMPT, anchor_at

@@ -27,7 +27,8 @@ KINDS = ("mdm", "arm", "mean", "few")
 
 @pytest.fixture(scope="session")
 def make_trace(tiny_model: Callable[[str], Any]) -> Callable[[str], Trace]:
-    from floatlens import QK, Matrix, Select, trace
+    from floatlens import Select, trace
+    from floatlens.probes import QK, Matrix
 
     made: dict[str, Trace] = {}
     cheap = ["received", "entropy", "flow", "answer_rows", "extremes"]

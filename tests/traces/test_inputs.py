@@ -212,3 +212,12 @@ def test_text_without_a_tokenizer(tiny_model: Callable[[str], Any]) -> None:
         fl.trace(tiny_model("llada"), prompt_ids=[5], target="a")
     with pytest.raises(FloatlensError, match="has no tokenizer, so a passage cannot be used"):
         fl.trace(tiny_model("llada"), passage=PASSAGE, hole=3)
+
+
+def test_a_context_that_is_too_short_counts_the_whole_prompt() -> None:
+    model = fl.load("scale:llada")
+    ids = fl.trace(model, question="Who is Ada Frost?", gen_length=1, probes=[]).data.sizes["key"] - 1
+    with pytest.raises(
+        FloatlensError, match=rf"a prompt of {ids} tokens and gen_length=5000 need {ids + 5000} positions"
+    ):
+        fl.trace(model, question="Who is Ada Frost?", gen_length=5000)

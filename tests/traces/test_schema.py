@@ -68,7 +68,8 @@ def test_the_schema_is_what_was_promised() -> None:
 def test_every_probe_provides_what_it_declares_and_nothing_else(
     name: str, probe: str, tiny_model: Callable[[str], Any]
 ) -> None:
-    from floatlens import QK, Select, trace
+    from floatlens import Select, trace
+    from floatlens.probes import QK
 
     asked = QK(heatmaps=Select()) if probe == "qk" else probe
     data = trace(tiny_model(name), prompt_ids=[5, 9, 12], probes=[asked], gen_length=3).data

@@ -9,6 +9,7 @@ answers (`scores`, `gains`, `curves`, `edit_effects`) take the answers frame of 
 """
 
 from floatlens.analysis.absorption import absorption
+from floatlens.analysis.anchor_map import AnchorMap, anchor_map
 from floatlens.analysis.anchors import Anchors, anchors
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.drift import drift
@@ -17,6 +18,7 @@ from floatlens.analysis.extremes import extremes
 from floatlens.analysis.flow import flow, token_rollout
 from floatlens.analysis.intervals import Estimate
 from floatlens.analysis.qk import qk
+from floatlens.analysis.qk_maps import QKMaps, qk_maps
 from floatlens.analysis.registry import ANALYSES, Analysis, analyse, analysis
 from floatlens.analysis.result import Group, Result
 from floatlens.analysis.retrieval import retrieval_heads
@@ -26,10 +28,12 @@ from floatlens.analysis.token_classes import token_classes
 __all__ = [
     "ANALYSES",
     "Analysis",
+    "AnchorMap",
     "Anchors",
     "Estimate",
     "Estimates",
     "Group",
+    "QKMaps",
     "Result",
     "Rule",
     "Variable",
@@ -37,12 +41,14 @@ __all__ = [
     "absorption",
     "analyse",
     "analysis",
+    "anchor_map",
     "anchors",
     "as_rule",
     "drift",
     "extremes",
     "flow",
     "qk",
+    "qk_maps",
     "retrieval_heads",
     "token_classes",
     "token_rollout",

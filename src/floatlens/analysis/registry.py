@@ -187,9 +187,7 @@ def _walk(
     chosen = dict(wanted)
     piles: dict[str, dict[tuple[tuple[str, Any], ...], _Pile]] = {name: {} for name in chosen}
     versions: dict[str, str] = {}
-    count, only = 0, None
-    for count, trace in enumerate(each_trace(traces), 1):
-        only = trace if count == 1 else None
+    for trace in each_trace(traces):
         versions = versions or {**trace.data.attrs["versions"], "analysis": __version__}
         facts = {**trace.model, "causal": trace.data.attrs["causal"]}
         for name, (one, given) in list(chosen.items()):
@@ -203,10 +201,10 @@ def _walk(
                 del chosen[name]
                 continue
             piles[name].setdefault(tuple(keys.items()), _Pile(sample, facts)).add(sample, keys, trace)
-    if not count:
+    if not versions:
         raise FloatlensError("no traces to analyse")
     return {
-        name: Result(name, whole[name], _grouped(piles[name], seed), versions, one.summarise, one.words, only)
+        name: Result(name, whole[name], _grouped(piles[name], seed), versions, one.summarise, one.words)
         for name, (one, _) in chosen.items()
     }
 

@@ -21,7 +21,6 @@ from floatlens.analysis.estimates import NUMBERS, Estimates, labelled
 from floatlens.analysis.intervals import Estimate, by_question, estimate
 from floatlens.analysis.kernels.motion import nanmean
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.traces import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,8 +139,7 @@ def no_summary(group: Group) -> Iterable[Summary]:
 class Result:
     """What an analysis found. `result["slope"]` or `result.slope` are `Estimates` by model, whatever their number.
 
-    `data` holds the samples as one dataset, `to_frame()` all numbers as a table. `trace` is the trace itself where the
-    result is of a single one, for figures of one trace.
+    `data` holds the samples as one dataset, `to_frame()` all numbers as a table.
 
     Example: `fl.drift(trace).slope.mean`
     """
@@ -152,7 +150,6 @@ class Result:
     versions: Mapping[str, str] = field(default_factory=dict)
     summarise: Callable[[Group], Iterable[Summary]] = field(default=no_summary, repr=False)
     words: Words = field(default_factory=lambda: Words(""))
-    trace: Trace | None = None
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -241,7 +238,7 @@ class Result:
         columns: dict[str, list[str]] = {}
         for group in self.groups:
             there = [group.estimate(name) if name in group.samples else None for name in self.variables]
-            cells = ["" if one is None else str(one) if not np.ndim(one.mean) else one.range for one in there]
+            cells = ["" if one is None else _cell(one, group.n) for one in there]
             columns[group.label] = [str(group.n), *cells]
         sizes = {name: next(g.samples[name] for g in self.groups if name in g.samples) for name in self.variables}
         rows = [f"{name} ({' × '.join(map(str, a.dims[1:]))})" if a.ndim > 1 else name for name, a in sizes.items()]
@@ -277,6 +274,11 @@ class Result:
     def to_frame(self) -> pd.DataFrame:
         """One row for each group, variable and coordinate (and number of a whole group): mean, std, low, high, n."""
         return self._frame.copy()
+
+
+def _cell(one: Estimate, n: int) -> str:
+    """A number with its interval, and its n where that is not the group's; for arrays the range of the means."""
+    return one.range if np.ndim(one.mean) else str(one).removesuffix(f" (n={n})")
 
 
 def _few(names: Sequence[str], most: int = 6) -> str:

@@ -1,15 +1,24 @@
-"""Claims of the attention-floating paper as tests on a run (methods §12): effect, interval, n and an honest verdict.
+"""Claims of the attention-floating paper as rules on a run (methods §12): effect, interval, n and a verdict.
 
     from floatlens.claims import claims
     for claim in claims("runs/a"): print(claim.subject, claim.verdict, claim.statement)
 
-The rules, and the history of their changes, stand in docs/claims.md. No torch, no figures.
+The rules, and the history of their changes, are in docs/claims.md. No torch, no figures.
 """
 
-from floatlens.claims.answers import answer_claims
-from floatlens.claims.claim import CLAIMS, Claim, Part, Verdict, claims_frame
-from floatlens.claims.edits import edit_claims
-from floatlens.claims.rules import MARGINS
-from floatlens.claims.runs import claims
+from floatlens.claims.claim import Claim, ClaimRule, Finding, Limit, Part, Verdict, claim, claims_frame
+from floatlens.claims.registry import CLAIMS, answer_claims, claims
 
-__all__ = ["CLAIMS", "MARGINS", "Claim", "Part", "Verdict", "answer_claims", "claims", "claims_frame", "edit_claims"]
+__all__ = [
+    "CLAIMS",
+    "Claim",
+    "ClaimRule",
+    "Finding",
+    "Limit",
+    "Part",
+    "Verdict",
+    "answer_claims",
+    "claim",
+    "claims",
+    "claims_frame",
+]

@@ -1,22 +1,26 @@
-"""What a claim is, how its verdict follows from its parts, and how claims about traces are registered and judged."""
+"""What a claim is: a rule on results or answers, its limits as data, and the verdict that follows from its parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from floatlens.analysis import Estimate, Result
+from floatlens.analysis import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CLAIMS", "FEWEST", "Claim", "Part", "Verdict", "claim", "claims_frame", "judged"]
+__all__ = ["ANSWERS", "FEWEST", "Claim", "ClaimRule", "Finding", "Limit", "Part", "Verdict", "claim", "claims_frame"]
 
 FEWEST = 8
-"""Questions without which nothing is decided: an interval over fewer says little."""
+"""Fewer questions than this decide nothing: an interval over them means little."""
+ANSWERS = "answers"
+"""What a rule `needs` in order to be given the answers frame."""
 
 Verdict = Literal["supported", "not supported", "undecided"]
 
@@ -28,7 +32,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Part:
-    """One condition of a claim: a number that has to lie above (or below) a limit, with its whole interval."""
+    """One condition of a claim: a number whose whole interval has to lie above (or below) a limit."""
 
     name: str
     found: Estimate
@@ -37,7 +41,7 @@ class Part:
 
     @property
     def verdict(self) -> Verdict:
-        """Supported if the interval lies on the claim's side, not supported if on the other, else undecided."""
+        """Supported if the interval lies on the claim's side, not supported if on the other side, else undecided."""
         low, high = float(self.found.low), float(self.found.high)
         if np.isnan(low) or np.isnan(high) or self.found.n < FEWEST:
             return "undecided"
@@ -46,15 +50,106 @@ class Part:
         limit = self.limit if self.above else -self.limit
         return "supported" if low > limit else "not supported" if high < limit else "undecided"
 
+    @property
+    def change_needed(self) -> str:
+        """What would change the verdict of this part, in numbers."""
+        mean, low, high, n = (float(getattr(self.found, name)) for name in ("mean", "low", "high", "n"))
+        if np.isnan(low) or np.isnan(high):
+            return f"a run that measures it: {self.name} is undefined here"
+        if n < FEWEST:
+            return f"more questions: {n:g} so far, and at least {FEWEST} are needed"
+        if self.verdict != "undecided":
+            gap = min(abs(low - self.limit), abs(high - self.limit))
+            return f"a shift of {gap:.2g} or more: that is how far the interval ends from {self.limit:g}"
+        half = (mean - low) if mean > self.limit else (high - mean)
+        needed = n * (half / abs(mean - self.limit)) ** 2 if mean != self.limit else math.inf
+        if needed > 100 * n:
+            return "a larger difference: the effect is too close to the limit for more questions to decide"
+        return f"about {max(math.ceil(needed), int(n) + 1)} questions instead of {n:g}, if the effect stays {mean:.3g}"
+
     def __str__(self) -> str:
         return f"{self.name} {self.found:.3g}, {'above' if self.above else 'below'} {self.limit:g}: {self.verdict}"
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A claim about one model, or about two kinds of models, and what the run says of it.
+class Limit:
+    """One part of a rule, as data: what is measured, and the limit that its interval has to stay above (or below).
 
-    `statistic`, `effect`, `low`, `high`, `limit` and `n` are those of the part that decides: the first that does not
+    `name` may have fields in braces for what differs between runs. Example: `Limit("speed", 0.5)(estimate)`
+    """
+
+    name: str
+    limit: float
+    above: bool = True
+
+    def __call__(self, found: Estimate, **fields: Any) -> Part:
+        return Part(self.name.format(**fields), found, self.limit, self.above)
+
+    def __str__(self) -> str:
+        blank = self.name.replace("{", "").replace("}", "")
+        return f"{blank} {'above' if self.above else 'below'} {self.limit:g}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a rule found for one subject. Without parts nothing could be measured, and `note` says what is missing.
+
+    `subject` names the models (and the data set) for people; `model` is set where it is a single one.
+    """
+
+    subject: str
+    parts: tuple[Part, ...]
+    note: str = ""
+    model: str | None = None
+
+
+@dataclass(eq=False)
+class ClaimRule:
+    """A claim of the paper and the rule that decides it. `judge` gets what it `needs`, in that order.
+
+    `needs` are names of analyses, or `ANSWERS` for the answers frame. `figure` is the figure that shows it.
+    """
+
+    id: str
+    title: str
+    statement: str
+    family: str
+    needs: tuple[str, ...]
+    figure: str
+    limits: tuple[Limit, ...]
+    judge: Callable[..., Iterable[Finding]]
+
+    @property
+    def rule(self) -> str:
+        """The rule in one sentence."""
+        return f"Supported if, with the whole 95 % interval: {'; '.join(map(str, self.limits))}."
+
+    def __call__(self, *given: Any) -> list[Claim]:
+        """The claim about each subject of the results or answers given."""
+        return [
+            Claim(self.id, self.statement, one.subject, one.parts, self.figure, one.note, one.model, self)
+            for one in self.judge(*given)
+        ]
+
+
+def claim(
+    id: str, *, title: str, statement: str, family: str, needs: Sequence[str], figure: str, limits: Sequence[Limit]
+) -> Callable[[Callable[..., Iterable[Finding]]], ClaimRule]:
+    """Make a `ClaimRule` of a function that yields findings; it is registered by a line in `CLAIMS`."""
+
+    def make(judge: Callable[..., Iterable[Finding]]) -> ClaimRule:
+        made = ClaimRule(id, title, statement, family, tuple(needs), figure, tuple(limits), judge)
+        update_wrapper(made, judge, updated=())
+        return made
+
+    return make
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim about one model, or about two kinds of models, and its verdict.
+
+    `statistic`, `effect`, `low`, `high`, `limit` and `n` are those of the deciding part: the first that does not
     support the claim, else the first. `figure` shows it, `changes` says what would change the verdict.
     """
 
@@ -64,10 +159,12 @@ class Claim:
     parts: tuple[Part, ...]
     figure: str
     note: str = ""
+    model: str | None = None
+    rule: ClaimRule | None = None
 
     @property
     def verdict(self) -> Verdict:
-        """Supported if every part is; not supported if one is not; else undecided."""
+        """Supported if every part is, not supported if one is not, else undecided."""
         found = {part.verdict for part in self.parts}
         if found == {"supported"}:
             return "supported"
@@ -75,7 +172,7 @@ class Claim:
 
     @property
     def deciding(self) -> Part | None:
-        """The part that the verdict hangs on; None where nothing could be measured."""
+        """The part that the verdict rests on; None where nothing could be measured."""
         for wanted in ("not supported", "undecided"):
             for part in self.parts:
                 if part.verdict == wanted:
@@ -84,23 +181,23 @@ class Claim:
 
     @property
     def statistic(self) -> str:
-        """The name of the number that the verdict hangs on; "" where nothing could be measured."""
+        """The name of the deciding number; "" where nothing could be measured."""
         return "" if self.deciding is None else self.deciding.name
 
     @property
     def effect(self) -> float:
-        """That number: its mean over samples."""
-        return float("nan") if self.deciding is None else float(self.deciding.found.mean)
+        """The deciding number."""
+        return self._number("mean")
 
     @property
     def low(self) -> float:
         """Where its 95 % interval begins."""
-        return float("nan") if self.deciding is None else float(self.deciding.found.low)
+        return self._number("low")
 
     @property
     def high(self) -> float:
         """Where its interval ends."""
-        return float("nan") if self.deciding is None else float(self.deciding.found.high)
+        return self._number("high")
 
     @property
     def limit(self) -> float:
@@ -109,60 +206,20 @@ class Claim:
 
     @property
     def n(self) -> int:
-        """How many samples it rests on."""
+        """How many questions it rests on."""
         return 0 if self.deciding is None else int(self.deciding.found.n)
 
     @property
     def changes(self) -> str:
         """What would change the verdict."""
-        if not self.parts:
-            return self.note
-        one = self.deciding
-        assert one is not None
-        if np.isnan(float(one.found.low)):
-            return f"another run: {one.name} could not be measured"
-        if one.found.n < FEWEST:
-            return f"more questions: {one.name} has {int(one.found.n)}, and below {FEWEST} nothing is decided"
-        side, other = ("above", "below") if one.above else ("below", "above")
-        return {
-            "supported": f"{one.name} no longer {side} {one.limit:g}",
-            "not supported": f"{one.name} {side} {one.limit:g} with its whole interval",
-            "undecided": f"more questions, until the interval of {one.name} lies {side} or {other} {one.limit:g}",
-        }[one.verdict]
+        return self.note if self.deciding is None else self.deciding.change_needed
 
-
-@dataclass(frozen=True)
-class _Registered:
-    needs: tuple[str, ...]
-    judge: Callable[[Mapping[str, Result]], Iterable[Claim]]
-
-
-CLAIMS: dict[str, _Registered] = {}
-
-
-def claim(
-    id: str, *, needs: Sequence[str]
-) -> Callable[[Callable[[Mapping[str, Result]], Iterable[Claim]]], Callable[[Mapping[str, Result]], Iterable[Claim]]]:
-    """Register a test: a function from results by name to claims. `needs` are the analyses it reads."""
-
-    def register(
-        judge: Callable[[Mapping[str, Result]], Iterable[Claim]],
-    ) -> Callable[[Mapping[str, Result]], Iterable[Claim]]:
-        CLAIMS[id] = _Registered(tuple(needs), judge)
-        return judge
-
-    return register
-
-
-def judged(results: Mapping[str, Result]) -> Iterator[Claim]:
-    """Every claim whose analyses are among the results."""
-    for one in CLAIMS.values():
-        if all(name in results for name in one.needs):
-            yield from one.judge(results)
+    def _number(self, name: str) -> float:
+        return float("nan") if self.deciding is None else float(getattr(self.deciding.found, name))
 
 
 def claims_frame(found: Iterable[Claim]) -> pd.DataFrame:
-    """One row per claim; no claims are no rows of the same columns."""
+    """One row for each claim and subject; the columns are there without claims, too."""
     import pandas as pd
 
     rows = []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from floatlens.cli.commands import option
+from floatlens.cli.lab import require_lab
 from floatlens.cli.parsing import parse_numbers
 from floatlens.cli.terminal import say
 
@@ -36,7 +37,8 @@ def bench(
     Decoding with capture is compared with decoding without it and with eager attention; all variants take turns in one
     run. The throughput part measures the speed-up with two workers and uses only --rounds and --out.
     """
-    from floatlens import bench as benches
+    require_lab("floatlens bench")
+    from floatlens_lab import bench as benches
 
     given = parse_numbers(lengths, "--lengths", "512,2048")
     chosen: dict[str, Any] = {"threads": threads} | ({} if given is None else {"lengths": given})
@@ -49,7 +51,7 @@ def bench(
         sys.stdout.write(benches.edits_as_markdown(edited))
         say("saved {} and {}".format(*benches.save_edits(edited, out)))
     if part in ("all", "throughput"):
-        from floatlens.bench.throughput import as_markdown, measure, save
+        from floatlens_lab.bench.throughput import as_markdown, measure, save
 
         found = measure(rounds=rounds or 3, say=say)
         sys.stdout.write(as_markdown(found))

@@ -7,7 +7,7 @@ from typing import Any
 
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["parse_layers", "parse_names", "parse_numbers", "parse_pairs", "parse_settings", "parse_values"]
+__all__ = ["parse_layers", "parse_names", "parse_numbers", "parse_settings"]
 
 
 def parse_names(text: str | None, option: str) -> tuple[str, ...] | None:
@@ -37,35 +37,21 @@ def parse_layers(text: str | None) -> tuple[int, ...] | None:
 
 
 def parse_settings(pairs: Sequence[str], seed: int | None = None) -> dict[str, Any]:
-    """Sampler settings from `key=value` texts, with the seed among them if it is given."""
-    settings = parse_pairs(pairs, "--set", "gen_length=32")
+    """Sampler settings from `key=value` texts, values read as YAML scalars: 8, 0.5, true, random."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            raise FloatlensError(f"--set {pair!r}: expected key=value, such as --set gen_length=32")
+        if key in settings:
+            raise FloatlensError(f"--set {key} is given twice; give it once")
+        settings[key] = _scalar(text, f"--set {pair!r}")
     if seed is not None:
         if "seed" in settings:
             raise FloatlensError("the seed is given twice, by --seed and by --set seed; give it once")
         settings["seed"] = seed
     return settings
-
-
-def parse_pairs(pairs: Sequence[str], option: str, example: str, lists: Sequence[str] = ()) -> dict[str, Any]:
-    """`key=value` texts as a mapping, values read as YAML scalars (8, 0.5, true, random).
-
-    Keys named in `lists` take comma-separated values and give a list.
-    """
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        key = key.strip().replace("-", "_")
-        if not equals or not key:
-            raise FloatlensError(f"{option} {pair!r}: expected key=value, such as {option} {example}")
-        if key in found:
-            raise FloatlensError(f"{option} {key} is given twice; give it once")
-        found[key] = parse_values(text, f"{option} {key}") if key in lists else _scalar(text, f"{option} {pair!r}")
-    return found
-
-
-def parse_values(text: str, option: str) -> list[Any]:
-    """Comma-separated YAML scalars."""
-    return [_scalar(part, f"{option} {text!r}") for part in parse_names(text, option) or ()]
 
 
 def _scalar(text: str, where: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,8 +22,9 @@ from floatlens.cli.options import (
     OutputOptions,
     PromptOptions,
 )
-from floatlens.cli.parsing import parse_names, parse_pairs, parse_values
+from floatlens.cli.parsing import parse_names
 from floatlens.cli.studies import Request, run_study
+from floatlens.core.errors import FloatlensError
 
 __all__ = ["intervene", "qa", "stress"]
 
@@ -84,10 +86,10 @@ def stress(
     data: DataRefs,
     out: Out,
     test: Annotated[
-        str | None,
+        list[str] | None,
         option(
-            "Comma-separated stress tests.",
-            metavar="NAMES",
+            "Comma-separated stress tests, or one with settings, such as order:shuffles=8. Repeatable.",
+            metavar="NAME:KEY=VALUES",
             panel=_TESTS,
             default="noise, position, distractor, layout, order, masks",
         ),
@@ -99,14 +101,6 @@ def stress(
     places: Annotated[
         str | None,
         option("Places of the gold document, such as 0,4,9.", metavar="NUMBERS", panel=_TESTS, default="all"),
-    ] = None,
-    change: Annotated[
-        list[str] | None,
-        option(
-            "Setting of a stress test, such as shuffles=8 or distractor_counts=1,4. Repeatable.",
-            metavar="KEY=VALUE",
-            panel=_TESTS,
-        ),
     ] = None,
     stress_seed: Annotated[int, option("Seed of the stress tests.", metavar="N", min=0, panel=_TESTS)] = 0,
     gold: Gold = None,
@@ -126,12 +120,13 @@ def stress(
     """
     from floatlens.runs.presets import stress_study
 
+    tests, settings = _tests(test or (), documents, places)
     study = stress_study(
         models,
         data,
-        tests=parse_names(test, "--test"),
+        tests=tests,
         gold=gold,
-        stress=_stress_settings(documents, places, change or ()),
+        stress=settings,
         stress_seed=stress_seed,
         first_line=first_line,
         **_shared(reading, prompt, decoding, loading),
@@ -195,14 +190,23 @@ def _shared(
     return reading.values() | prompt.values() | decoding.values() | loading.values()
 
 
-def _stress_settings(documents: int | None, places: str | None, change: Any) -> dict[str, Any]:
-    from floatlens.data.stress import StressSettings
-
-    fields = StressSettings.model_fields
-    lists = [name for name, one in fields.items() if name == "places" or isinstance(one.default, tuple)]
-    found = parse_pairs(change, "--change", "shuffles=8", lists)
-    if documents is not None:
-        found["documents"] = documents
+def _tests(
+    given: Sequence[str], documents: int | None, places: str | None
+) -> tuple[tuple[str, ...] | None, dict[str, Any]]:
+    """Names of stress tests, None for all, and their settings; the tests themselves read the values."""
+    names: dict[str, None] = {}
+    settings: dict[str, Any] = {} if documents is None else {"documents": documents}
+    for text in given:
+        first, *pairs = text.split(":")
+        if not pairs:
+            names |= dict.fromkeys(parse_names(text, "--test") or ())
+            continue
+        names[first.strip()] = None
+        for pair in pairs:
+            key, equals, value = pair.partition("=")
+            if not equals:
+                raise FloatlensError(f"--test {text!r}: expected NAME:KEY=VALUES, such as order:shuffles=8")
+            settings.setdefault(first.strip(), {})[key.strip().replace("-", "_")] = value
     if places is not None:
-        found["places"] = parse_values(places, "--places")
-    return found
+        settings.setdefault("position", {})["places"] = places
+    return tuple(names) or None, settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -14,7 +15,7 @@ from rich.text import Text
 from floatlens.cli.commands import flag, option
 from floatlens.cli.options import Rule, Runs
 from floatlens.cli.parsing import parse_names
-from floatlens.cli.tables import new_table
+from floatlens.cli.tables import estimate, new_table
 from floatlens.cli.terminal import clean, console, progress, say
 
 if TYPE_CHECKING:
@@ -35,14 +36,15 @@ def figures(
     """Draw the figures of runs and write their tables.
 
     The verdicts on claims are printed. Runs given together are compared. Figures: summary, drift, absorption, qk,
-    token_classes, retrieval, rollout, gold_lift, extremes and, for one trace of each model, heatmap and qk_maps.
+    token_classes, retrieval_heads, rollout, gold_lift, extremes and, for one trace of each model, anchors and qk_maps.
     """
-    from floatlens.runs.answers import answer_claims_of, has_answers
+    from floatlens.claims import answer_claims
+    from floatlens.records.store import has_answers, open_answers
     from floatlens.runs.trace_outputs import publish_traces
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
     studies = [run for run in runs if has_answers(run)]
-    more = [one for run in studies for one in answer_claims_of(run)] if not only else []
+    more = [one for run in studies for one in answer_claims(open_answers(run)[0])] if not only else []
     names = parse_names(formats, "--format") or ()
     with _walking(runs) as each:
         made = publish_traces(
@@ -62,8 +64,8 @@ def claims(runs: Runs, rule: Rule = None) -> None:
 
     Traces test claims about attention, answers test claims about gains, robustness and edits; see docs/claims.md.
     """
+    from floatlens.analysis.sources import traced_runs
     from floatlens.claims import claims as judge
-    from floatlens.runs.answers import traced_runs
 
     skipped: dict[str, str] = {}
     with _walking(traced_runs(runs)) as each:
@@ -89,8 +91,8 @@ def report(
     Verdicts, interactive figures, tables and the explorer in one self-contained file that works offline. Runs given
     together are compared.
     """
+    from floatlens.analysis.sources import traced_runs
     from floatlens.report import report as write
-    from floatlens.runs.answers import traced_runs
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / "report.html"
     with _walking(traced_runs(runs)) as each:
@@ -141,7 +143,8 @@ def claims_view(found: Sequence[Claim]) -> RenderableType:
 def _reason(claim: Claim) -> str:
     """The deciding number and its limit; for what is undecided, what would decide it."""
     part = claim.deciding
-    if part is None:
+    if part is None or math.isnan(float(part.found.mean)):
         return claim.changes
-    limit = f"{part.name}: {part.found:.3g}, claimed {'above' if part.above else 'below'} {part.limit:g}"
+    found = estimate(float(part.found.mean), float(part.found.low), float(part.found.high), int(part.found.n))
+    limit = f"{part.name}: {found}, claimed {'above' if part.above else 'below'} {part.limit:g}"
     return limit if part.verdict != "undecided" else f"{limit}; needs {claim.changes}"

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floatlens.cli.commands import flag, option
+from floatlens.cli.lab import require_lab
 from floatlens.cli.parsing import parse_names
 from floatlens.cli.terminal import console, duration, progress, say
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.subjects.scale.sets import ALL_SETS, EVALUATION_SEED, SETS, QuestionSet
 
 if TYPE_CHECKING:
-    from floatlens.subjects.scale.blueprints import Blueprint
-    from floatlens.subjects.scale.recipe import Recipe
-    from floatlens.subjects.scale.training import Progress
+    from floatlens_lab.scale.blueprints import Blueprint
+    from floatlens_lab.scale.recipe import Recipe
+    from floatlens_lab.scale.training import Progress
 
 __all__ = ["evaluate", "questions", "train"]
 
@@ -41,8 +42,9 @@ def train(
     The recipe sets the steps of each stage. To find them for a new recipe, train the slowest model with --settle, then
     the others with --recipe OUT/MODEL/recipe.json.
     """
-    from floatlens.subjects.scale.blueprints import BLUEPRINTS, blueprint
-    from floatlens.subjects.scale.recipe import read_recipe
+    require_lab("floatlens scale train")
+    from floatlens_lab.scale.blueprints import BLUEPRINTS, blueprint
+    from floatlens_lab.scale.recipe import read_recipe
 
     if every == bool(model):
         raise FloatlensError("give either --model NAME (repeatable) or --all")
@@ -59,7 +61,7 @@ def train(
 def _train_one(plan: Blueprint, recipe: Recipe, out: Path, settle: bool) -> None:
     from floatlens.plots import plot_training
     from floatlens.subjects.scale import WEIGHTS
-    from floatlens.subjects.scale.training import LOG_EVERY, read_log, steps_done, train
+    from floatlens_lab.scale.training import LOG_EVERY, read_log, steps_done, train
 
     folder = out / plan.name
     base = next((home / plan.base for home in (out, WEIGHTS) if plan.base and (home / plan.base).is_dir()), None)
@@ -98,11 +100,12 @@ def evaluate(
 
     Questions are asked with documents, in two hops and from memory. Each model decodes with its family's own sampler.
     """
+    require_lab("floatlens scale eval")
     from floatlens.cli.views import scale_view
     from floatlens.models import load
     from floatlens.subjects.scale import MODELS
-    from floatlens.subjects.scale.cards import write_card
-    from floatlens.subjects.scale.evaluation import evaluate_all
+    from floatlens_lab.scale.cards import write_card
+    from floatlens_lab.scale.evaluation import evaluate_all
 
     chosen = [_known_set(name) for name in parse_names(sets, "--question-sets") or ()]
     refs = model or [f"scale:{name}" for name in MODELS]

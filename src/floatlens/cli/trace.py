@@ -100,9 +100,11 @@ def trace(
         raise FloatlensError("--document and --gold-document go with --question; with --data they are in the file")
     if target not in (None, "field", "answer"):
         raise FloatlensError(f"--target {target!r}: with --data, give field or answer; a text goes with --question")
+    shared = reading.values() | prompt.values() | decoding.values() | loading.values()
+    if target is not None and "gen_length" in shared["settings"]:
+        raise FloatlensError("--target: a forced text has a length of its own; leave gen_length out")
     from floatlens.runs.presets import trace_study
 
-    shared = reading.values() | prompt.values() | decoding.values() | loading.values()
     study = trace_study(models, data or (), target=cast("Any", target), gold=gold, **capture, **shared)
     raise typer.Exit(run_study(study, Request(out, machine, output, ["floatlens", *context.obj])))
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from floatlens.models.facts import Facts
     from floatlens.models.plan import Family
-    from floatlens.subjects.scale.evaluation import Summary
     from floatlens.traces import Trace
+    from floatlens_lab.scale.evaluation import Summary
 
 __all__ = ["answer_view", "facts_view", "families_view", "layers_view", "scale_view", "trace_view"]
 
@@ -47,6 +47,15 @@ def _columns(*titles: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
     for title in titles:
         table.add_column(title, no_wrap=True)
+    return table
+
+
+def _labelled(first: str, *titles: str) -> Table:
+    """A table whose first column is folded, so that the others keep their width."""
+    table = _columns(first, *titles)
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
+    for column, title in zip(table.columns[1:], titles, strict=True):
+        column.min_width = max(len(title), 5)
     return table
 
 
@@ -90,8 +99,9 @@ def facts_view(facts: Facts) -> Table:
 def scale_view(results: Mapping[str, Sequence[Summary]]) -> Group:
     """Accuracy of every model on every question set, then by the place of the gold document."""
     any_model = next(iter(results.values()))
-    table = _columns("accuracy, %", *(summary.which for summary in any_model))
-    places = _columns("gold at", *(str(place) for place in range(max((len(s.places) for s in any_model), default=0))))
+    table = _labelled("accuracy, %", *(summary.which for summary in any_model))
+    count = max((len(summary.places) for summary in any_model), default=0)
+    places = _labelled("gold at", *(str(place) for place in range(count)))
     for ref, summaries in results.items():
         table.add_row(Text(clean(ref), style="bold"), *(f"{100 * summary.accuracy:.1f}" for summary in summaries))
         for summary in summaries:

@@ -9,7 +9,7 @@ through entry points of the registry's group:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -41,6 +41,11 @@ class Registry(Mapping[str, T], Generic[T]):
         self._builtin = dict(builtin or {})
         self._loaded: dict[str, T] = {}
         self._added: dict[str, T] = {}
+
+    @property
+    def builtin(self) -> Collection[str]:
+        """The names that come with floatlens."""
+        return self._builtin.keys()
 
     def add(self, name: str, entry: T) -> T:
         """Add an entry for the life of this process; its name must be free."""

@@ -3,23 +3,6 @@
 `SAMPLERS` holds the samplers by name; other packages add theirs through the entry-point group "floatlens.samplers".
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from floatlens.decoding.canvas import Canvas
-from floatlens.decoding.registry import SAMPLERS, Sampler
-from floatlens.decoding.run import decode, decode_steps, plan, prompt_budget
-from floatlens.decoding.settings import Settings
-from floatlens.decoding.step import Decoded, Step
-
-__all__ = [
-    "SAMPLERS",
-    "Canvas",
-    "Decoded",
-    "Sampler",
-    "Settings",
-    "Step",
-    "decode",
-    "decode_steps",
-    "plan",
-    "prompt_budget",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -47,7 +47,7 @@ class AblateHeads(RowEdit):
     with a of what replaces them. After `prepare`, `chosen` lists the heads that are ablated, the random ones if so
     asked.
 
-    Example: `fl.AblateHeads(scores=result.estimate("copy").mean, top=4, mode="uniform")`
+    Example: `fl.edits.AblateHeads(scores=result.estimate("copy").mean, top=4, mode="uniform")`
     """
 
     title = "Heads ablated"

@@ -36,7 +36,7 @@ class DropAnchors(RowEdit):
     have been with them, so that a key which the model goes on wanting stays dropped. `strength` a multiplies the weight
     of a dropped key by 1 − a before rows are normalised again.
 
-    Example: `with fl.edit(model, fl.DropAnchors(k=5)): fl.decode(model, ids, gen_length=16)`
+    Example: `with fl.edit(model, fl.edits.DropAnchors(k=5)): fl.decode(model, ids, gen_length=16)`
     """
 
     title = "Anchors dropped"

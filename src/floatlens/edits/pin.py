@@ -62,7 +62,7 @@ class PinAnchors(RowEdit):
     current anchor that is a target keeps its weight. `to="step0"` leaves step 0 alone. A head without an anchor in step
     0 (possible with zscore), or a row that sees no target, is left as it is.
 
-    Example: `fl.trace(model, prompt="…", edits=[fl.PinAnchors(to="bos")])`
+    Example: `fl.trace(model, prompt="…", edits=[fl.edits.PinAnchors(to="bos")])`
     """
 
     title = "Anchors pinned"

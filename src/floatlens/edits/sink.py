@@ -37,7 +37,7 @@ class SinkToken(RowEdit):
     "softmax plus one"). Rows then sum to 1 less its share, which the report gives. `strength` a scales its exp(logit).
     It draws no keys, so that there is no random control; dose is `strength` or `logit`.
 
-    Example: `with fl.edit(model, fl.SinkToken(logit=2.0)) as editing: fl.decode(model, ids, gen_length=16)`
+    Example: `with fl.edit(model, fl.edits.SinkToken(logit=2.0)) as editing: fl.decode(model, ids, gen_length=16)`
     """
 
     title = "Sink token added"

@@ -1,37 +1,9 @@
-"""Models of every family behind one face: `load` a checkpoint, get a `LanguageModel`.
+"""Models of every family behind one interface: `load` a checkpoint, get a `LanguageModel`.
 
 Weights go into transformers' own classes, never through code that a checkpoint brings. torch and transformers are
-imported when something is loaded, not when this package is, so that listing families is quick.
+imported when something is loaded, not when this package is, so listing families is fast.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING, Any
-
-from .names import register_name, registered_names
-from .registry import families
-
-if TYPE_CHECKING:
-    from .base import Kind, LanguageModel, Pass, PassObserver
-    from .loading import load
-
-__all__ = [
-    "Kind",
-    "LanguageModel",
-    "Pass",
-    "PassObserver",
-    "families",
-    "load",
-    "register_name",
-    "registered_names",
-]
-
-_LATER = {"Kind": "base", "LanguageModel": "base", "Pass": "base", "PassObserver": "base", "load": "loading"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f".{_LATER[name]}", __name__), name)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

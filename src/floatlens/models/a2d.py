@@ -11,9 +11,7 @@ from floatlens.core.errors import FloatlensError
 from .plan import Family, Plan
 from .settings import Settings
 
-__all__ = ["FAMILIES"]
-
-_BASES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+__all__ = ["LLAMA", "QWEN2", "QWEN3"]
 
 
 def _make(base: str, stem: str) -> Family:
@@ -44,4 +42,6 @@ def _make(base: str, stem: str) -> Family:
     return Family(name=name, kind="mdm", shift=False, about=about, claims=claims, plan=plan)
 
 
-FAMILIES = tuple(_make(base, stem) for base, stem in _BASES.items())
+LLAMA = _make("llama", "Llama")
+QWEN2 = _make("qwen2", "Qwen2")
+QWEN3 = _make("qwen3", "Qwen3")

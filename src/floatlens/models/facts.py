@@ -81,7 +81,7 @@ def _changed(base: Facts, adapted: Adapted) -> Facts:
 
 
 def _look_whole(ref: str, path: str, family: str | None, revision: str | None) -> Facts:
-    chosen = None if family is None else registry.family_named(family)
+    chosen = None if family is None else registry.FAMILIES[family]
     if path.endswith(".gguf"):
         return _look_gguf(ref, path, chosen, revision)
     from floatlens.models.tokenizer import find_mask, load_tokenizer

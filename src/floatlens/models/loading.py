@@ -57,7 +57,7 @@ def load(
     Example: `load("GSAI-ML/LLaDA-8B-Instruct", device="cuda")`
     """
     name = str(ref)
-    chosen = None if family is None else registry.family_named(family)
+    chosen = None if family is None else registry.FAMILIES[family]
     place = _Placement(dtype, device, device_map)
     with _quiet():
         path = names.resolve(name)

@@ -1,8 +1,7 @@
-"""Registered names such as `scale:llada`: a prefix, and a resolver that gives the folder of each name behind it.
+"""Registered names such as `scale:llada`: models that a package brings, by a prefix and a name.
 
-Only a register: the folders come from whoever registers a prefix. Rooms of floatlens that bring models register theirs
-when they are first asked for. A name nobody registered is an error that lists what there is, and is never looked up on
-the network.
+The prefixes are entry points of the group "floatlens.subjects"; ours are declared in pyproject.toml like those of any
+other package. A name that nobody registered is an error that lists what exists. It is never looked up on the network.
 """
 
 from __future__ import annotations
@@ -10,41 +9,37 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
 from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.core.registry import Registry
 
-__all__ = ["is_registered_form", "register_name", "registered_names", "resolve", "resolve_name"]
+__all__ = ["SUBJECTS", "Subject", "is_registered_form", "registered_names", "resolve", "resolve_name"]
 
-_FORM = re.compile(r"([a-z][a-z0-9_-]+):(.*)", re.DOTALL)  # two letters at least, so that C:\models stays a path
+_FORM = re.compile(r"([a-z][a-z0-9_-]+):(.*)", re.DOTALL)  # two letters at least, so C:\models stays a path
 
 
 @dataclass(frozen=True)
-class _Entry:
-    resolver: Callable[[str], Path]
-    known: Callable[[], Iterable[str]]
+class Subject:
+    """Models behind one prefix: `names()` lists them, `path(name)` gives the folder or file of one.
 
-
-_REGISTER: dict[str, _Entry] = {}
-_OURS = ("floatlens.subjects.scale", "floatlens.subjects.natural")  # importing one of these registers its prefix
-
-
-def register_name(prefix: str, resolver: Callable[[str], Path], *, known: Callable[[], Iterable[str]] = tuple) -> None:
-    """Let `load("prefix:name")` read the folder that `resolver("name")` gives, for the names `known()` lists.
-
-    Example: `register_name("scale", lambda name: ROOT / name, known=lambda: ["llada", "dream"])`
+    Example: `Subject(names=lambda: ["tiny"], path=lambda name: ROOT / name)`
     """
-    if _FORM.fullmatch(f"{prefix}:x") is None:
-        raise ValueError(f"not a usable prefix: {prefix!r}")
-    _REGISTER[prefix] = _Entry(resolver, known)
+
+    names: Callable[[], Iterable[str]]
+    path: Callable[[str], Path]
+
+
+SUBJECTS: Registry[Subject] = Registry("subject", "floatlens.subjects")
 
 
 def registered_names() -> tuple[str, ...]:
-    """Every name that can be loaded now, with its prefix."""
-    for room in _OURS:
-        import_module(room)
-    return tuple(f"{prefix}:{name}" for prefix, entry in sorted(_REGISTER.items()) for name in sorted(entry.known()))
+    """Every registered name that can be loaded, with its prefix.
+
+    >>> registered_names()[-4:]
+    ('scale:dream', 'scale:llada', 'scale:llama', 'scale:qwen')
+    """
+    return tuple(f"{prefix}:{name}" for prefix in sorted(SUBJECTS) for name in sorted(SUBJECTS[prefix].names()))
 
 
 def is_registered_form(ref: str) -> bool:
@@ -63,10 +58,9 @@ def resolve_name(ref: str) -> Path:
     if match is None:
         raise ValueError(f"not a registered name: {ref!r}")
     prefix, name = match.groups()
+    if prefix in SUBJECTS and name in set(SUBJECTS[prefix].names()):
+        return SUBJECTS[prefix].path(name)
     names = registered_names()
-    entry = _REGISTER.get(prefix)
-    if entry is not None and name in set(entry.known()):
-        return entry.resolver(name)
     if not names:
-        raise FloatlensError(f"no model is registered as {ref!r}, and no names are registered at all")
+        raise FloatlensError(f"no model is registered as {ref!r}, and no names are registered; run `make setup`")
     raise FloatlensError(f"no model is registered as {ref!r}{did_you_mean(ref, names)}")

@@ -1,4 +1,4 @@
-"""The families there are, in the order in which they are asked; adding one is one file and one line here.
+"""The model families, in the order in which they are asked; adding one takes a file and a line here.
 
 `pick` finds the family of a configuration, or checks the one the user named. A type that is known and not covered is
 refused with the reason; nothing falls through to a family that merely happens to load it.
@@ -6,20 +6,26 @@ refused with the reason; nothing falls through to a family that merely happens t
 
 from __future__ import annotations
 
-from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.core.errors import FloatlensError
+from floatlens.core.registry import Registry
+from floatlens.models.plan import Family
+from floatlens.models.settings import Settings
 
-from . import a2d, causal, dream, llada, masked_lm
-from .plan import Family
-from .settings import Settings
+__all__ = ["FAMILIES", "families", "pick"]
 
-__all__ = ["families", "family_named", "pick"]
-
-_FAMILIES: tuple[Family, ...] = (
-    llada.FAMILY,
-    dream.FAMILY,
-    *a2d.FAMILIES,
-    masked_lm.FAMILY,
-    causal.FAMILY,
+_FALLBACK = "causal"  # asked last: it takes whatever transformers knows as a causal language model
+FAMILIES: Registry[Family] = Registry(
+    "model family",
+    "floatlens.families",
+    {
+        "llada": "floatlens.models.llada:FAMILY",
+        "dream": "floatlens.models.dream:FAMILY",
+        "a2d-llama": "floatlens.models.a2d:LLAMA",
+        "a2d-qwen2": "floatlens.models.a2d:QWEN2",
+        "a2d-qwen3": "floatlens.models.a2d:QWEN3",
+        "masked-lm": "floatlens.models.masked_lm:FAMILY",
+        _FALLBACK: "floatlens.models.causal:FAMILY",
+    },
 )
 
 _NOT_COVERED = {
@@ -32,30 +38,31 @@ _NOT_COVERED = {
 
 
 def families() -> tuple[Family, ...]:
-    """Every family, with `.name`, `.kind`, `.shift` and `.about`."""
-    return _FAMILIES
+    """Every family, with `.name`, `.kind`, `.shift` and `.about`, in the order in which they are asked.
 
-
-def family_named(name: str) -> Family:
-    """The family of that name, or an error that says which are known."""
-    for family in _FAMILIES:
-        if family.name == name:
-            return family
-    raise FloatlensError(f"no model family {name!r}{did_you_mean(name, [f.name for f in _FAMILIES])}")
+    >>> [family.name for family in families() if family.kind == "arm"]
+    ['causal']
+    """
+    return tuple(FAMILIES[name] for name in [*(name for name in FAMILIES if name != _FALLBACK), _FALLBACK])
 
 
 def pick(settings: Settings, name: str | None) -> Family:
-    """The family that reads this configuration."""
+    """The family that reads this configuration. One of another package may cover a type that we refuse."""
     kind = settings.model_type
-    if kind in _NOT_COVERED:
+    if kind in _NOT_COVERED and (name is None or name in FAMILIES.builtin):
+        for family in families():
+            if name is None and family.name not in FAMILIES.builtin and family.claims(settings):
+                return family
         raise FloatlensError(f"{settings.where}: model_type {kind!r} is not covered: {_NOT_COVERED[kind]}")
     if name is not None:
-        return family_named(name)
-    for family in _FAMILIES:
+        return FAMILIES[name]
+    for family in families():
         if family.claims(settings):
             return family
-    causal.refuse_encoder_decoder(settings)
+    from floatlens.models.causal import refuse_encoder_decoder
+
+    refuse_encoder_decoder(settings)
     raise FloatlensError(
         f"{settings.where}: no family reads model_type {kind!r}; pass family= if the checkpoint follows one of: "
-        + ", ".join(family.name for family in _FAMILIES)
+        + ", ".join(FAMILIES)
     )

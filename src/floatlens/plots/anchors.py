@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from floatlens.analysis.drift_picture import DriftPicture, drift_picture
+from floatlens.analysis.anchor_map import AnchorMap, anchor_map
 from floatlens.analysis.flow import gold_of
 from floatlens.plots.description import Axis, Entry, Figure, Heat, Look, Panel, Stretch, number_ticks
 from floatlens.plots.drawing import Ax, Size, draw
@@ -37,7 +37,7 @@ _COLOURS = {
 
 def anchors_figure(anchors: Anchors | Trace, layer: int | None = None) -> Figure:
     """Received attention of a layer, or of the mean over layers with the anchors of the mean by the same rule."""
-    view = drift_picture(anchors, layer)
+    view = anchor_map(anchors, layer)
     found, trace = view.source, view.source.trace
     keys = view.values.shape[1]
     tokens = [piece(text) for text in trace.tokens]
@@ -76,7 +76,7 @@ def anchors_figure(anchors: Anchors | Trace, layer: int | None = None) -> Figure
     )
 
 
-def _committed(trace: Trace, view: DriftPicture) -> Iterator[tuple[int, int]]:
+def _committed(trace: Trace, view: AnchorMap) -> Iterator[tuple[int, int]]:
     """Each position at the step whose pass decided its token, as far as that step was kept."""
     rows = {step: row for row, step in enumerate(view.steps)}
     for place, step in zip(trace.data["token_position"].values, trace.data["token_step"].values, strict=True):

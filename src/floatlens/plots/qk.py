@@ -14,7 +14,7 @@ from floatlens.plots.style import depth_series, label_of, note, piece
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
 
-    from floatlens.analysis.qk_picture import QKPicture
+    from floatlens.analysis.qk_maps import QKMaps
     from floatlens.analysis.result import Result
     from floatlens.analysis.sources import Traces
 
@@ -38,7 +38,7 @@ def qk_figure(result: Result) -> Figure:
     return Figure("Advantage of anchors in q·k, by layer", panels, words, share_y="all")
 
 
-def qk_maps_figure(maps: QKPicture) -> Figure:
+def qk_maps_figure(maps: QKMaps) -> Figure:
     """Three heatmaps, query × key; anchors are marked above, keys that a query does not see stay blank."""
     tokens = tuple(piece(text, 12) for text in maps.tokens)
     fit = 0 < len(tokens) <= _FIT_TOKENS
@@ -73,7 +73,7 @@ def plot_qk(
     return draw(qk_figure(result_of(of, "qk", settings)), ax, figsize, panel)
 
 
-def plot_qk_maps(maps: QKPicture, *, ax: Ax = None, figsize: Size = None, panel: str | None = None) -> MatplotlibFigure:
+def plot_qk_maps(maps: QKMaps, *, ax: Ax = None, figsize: Size = None, panel: str | None = None) -> MatplotlibFigure:
     """Maps of q·k, cosine and norm of one head, from `qk_maps(trace, layer, head)`. Panels: dot, cos, norm.
 
     Example: `fl.plot_qk_maps(fl.qk_maps(trace, layer=3, head=1), panel="cos")`

@@ -83,7 +83,7 @@ def _line(look: Look, log: Log, key: str, factor: float) -> Series:
 def plot_training(
     logs: Mapping[str, Log], *, ax: Ax = None, figsize: Size = None, panel: str | None = None
 ) -> MatplotlibFigure:
-    """Training curves from logs by name, as `floatlens.subjects.scale.training.read_log` returns them.
+    """Training curves from logs by name, as `floatlens_lab.scale.training.read_log` returns them.
 
     Example: `plot_training({"llada": read_log(folder)})`
     """

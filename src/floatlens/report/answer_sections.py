@@ -1,4 +1,4 @@
-"""Sections and headline numbers of runs of answers: questions answered, stress tests, interventions."""
+"""Sections and headline numbers of runs of answers: questions answered, stress tests, edits."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _MOST = 4000
 """Answers that a report lists; of more only the means are in it."""
 _LONGEST = 300
 """Characters of an answer that are listed."""
+_SHORT = {"qa": "Answers", "stress": "Stress tests", "intervene": "Edits"}
 _HOMES = {"qa": "qa", "stress": "stress", "intervene": "edits"}
 _INTERVALS = ("intervals", "95 %, bootstrap over questions, seeded; differences are paired")
 
@@ -42,6 +43,7 @@ def _section(
     return {
         "id": f"{run.kind}{run.suffix}",
         "title": title,
+        "short": _SHORT[run.kind],
         "reading": reading,
         "notes": _notes(run),
         "figures": figures_of(_HOMES[run.kind], data, run.suffix),
@@ -72,7 +74,9 @@ def _every(run: Answered) -> list[tuple[str, str, pd.DataFrame]]:
     columns = ["model", "data", "condition", "id", "prediction", "accuracy", "f1", "exact_match"]
     if len(run.answers) > _MOST:
         return []
-    said = run.answers[columns].assign(prediction=run.answers["prediction"].str.slice(0, _LONGEST))
+    said = run.answers[columns].assign(
+        prediction=run.answers["prediction"].str.slice(0, _LONGEST), condition=run.answers["condition"].map(str)
+    )
     return [(f"{run.kind}-answers", f"Every answer ({len(said)})", said.reset_index(drop=True))]
 
 
@@ -92,7 +96,7 @@ def _notes(run: Answered) -> list[str]:
 def _qa(run: Answered, style: Mapping[str, Look]) -> Section:
     import pandas as pd
 
-    from floatlens.analysis.tables import gains, scores, table_one
+    from floatlens.analysis.scores import gains, scores, table_one
 
     columns = [(name, label_of(name)) for name in run.manifest["data"] if name in set(run.answers["data"])]
     first = table_one(run.answers, columns, labels={model: look.label for model, look in style.items()})
@@ -115,7 +119,7 @@ def _qa(run: Answered, style: Mapping[str, Look]) -> Section:
 
 
 def _stress(run: Answered, style: Mapping[str, Look]) -> Section:
-    from floatlens.analysis.curves import agreement, curves_frame, robustness_frame
+    from floatlens.analysis.stress import agreement, curves_frame, robustness_frame
     from floatlens.data.stress import STRESS_TESTS
 
     tests = list(dict.fromkeys(curve.test for curve in run.curves))
@@ -126,7 +130,7 @@ def _stress(run: Answered, style: Mapping[str, Look]) -> Section:
         [
             ("stress-robustness", "Robustness", robustness_frame(run.curves)),
             ("stress-curves", "Every point of the curves", curves_frame(run.curves)),
-            ("stress-agreement", "Agreement over orders", agreement(run.answers, run.points)),
+            ("stress-agreement", "Agreement over orders", agreement(run.answers)),
             *_every(run),
         ],
         [(one, f"{STRESS_TESTS[one].about} {STRESS_TESTS[one].note}".strip()) for one in ["clean", *tests]],
@@ -140,8 +144,8 @@ def _settings(value: Any) -> str:
 
 
 def _intervene(run: Answered, style: Mapping[str, Look]) -> Section:
+    from floatlens.analysis.effects import measured
     from floatlens.edits import EDITS
-    from floatlens.runs.intervening import measured
 
     effects = run.effects.assign(dose=run.effects["dose"].map(str))
     names = list(dict.fromkeys(spec.name for spec in run.edits))
@@ -150,7 +154,7 @@ def _intervene(run: Answered, style: Mapping[str, Look]) -> Section:
         {"edits": run.effects},
         [
             ("intervene-effects", "Effects, with intervals", effects),
-            ("intervene-measured", "Drift and absorption under edits", measured(run.answers, run.edits)),
+            ("intervene-measured", "Drift and absorption under edits", measured(run.answers)),
             *_every(run),
         ],
         [(name.replace("_", " "), EDITS[name].about) for name in names],
@@ -172,34 +176,35 @@ def answer_headline(runs: Sequence[Answered]) -> list[dict[str, Any]]:
     return [row | {"run": name} for run, name in named for row in makers[run.kind](run)]
 
 
-def _row(run: Answered, title: str, hint: str, rows: pd.DataFrame, mean: str) -> dict[str, Any]:
+def _row(run: Answered, title: str, hint: str, rows: pd.DataFrame, mean: str, unit: str = "") -> dict[str, Any]:
     values = {
         str(row["model"]): {"mean": row[mean], "low": row["low"], "high": row["high"], "n": row["n"]}
         for row in rows.to_dict("records")
     }
-    return {"title": title, "hint": hint, "section": f"{run.kind}{run.suffix}", "values": values}
+    return {"title": title, "hint": hint, "section": f"{run.kind}{run.suffix}", "values": values, "unit": unit}
 
 
 def _gained(run: Answered) -> list[dict[str, Any]]:
-    from floatlens.analysis.tables import gains
+    from floatlens.analysis.scores import gains
 
     found = gains(run.answers)
     found = found[(found["metric"] == "accuracy") & (found["data"] != "average")]
-    hint = "accuracy with documents less accuracy closed book, same questions"
+    hint = "accuracy with documents minus accuracy closed book, same questions"
     return [
-        _row(run, f"Gain from documents, {label_of(str(data))}", hint, own, "gain")
+        _row(run, f"Gain from documents, {label_of(str(data))}", hint, own, "gain", "pp")
         for data, own in found.groupby("data", sort=False)
     ]
 
 
 def _robust(run: Answered) -> list[dict[str, Any]]:
-    from floatlens.analysis.curves import robustness_frame
+    from floatlens.analysis.stress import robustness_frame
+    from floatlens.data.stress import STRESS_TESTS
 
     found = robustness_frame(run.curves)
-    hint = "accuracy over all doses ÷ accuracy with the gold documents alone; 1 is untouched"
+    hint = "accuracy over all doses ÷ accuracy with the gold documents alone; 1 = unaffected"
     rows = []
     for (data, test), own in found.groupby(["data", "test"], sort=False):
-        if test in ("noise", "position"):
+        if STRESS_TESTS[str(test)].headline:
             rows.append(_row(run, f"Robustness to {test}, {label_of(str(data))}", hint, own, "robustness"))
     return rows
 
@@ -210,6 +215,6 @@ def _cost(run: Answered) -> list[dict[str, Any]]:
     for (data, edit), own in found.groupby(["data", "edit"], sort=False):
         first = own[own["settings"] == own["settings"].iloc[0]]
         name = " ".join([str(edit).replace("_", " "), str(first["settings"].iloc[0])]).strip()
-        hint = "accuracy under the edit less plain, same questions"
-        rows.append(_row(run, f"Effect of {name}, {label_of(str(data))}", hint, first, "difference"))
+        hint = "accuracy under the edit minus unedited, same questions"
+        rows.append(_row(run, f"Effect of {name}, {label_of(str(data))}", hint, first, "difference", "pp"))
     return rows

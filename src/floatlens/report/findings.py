@@ -11,7 +11,7 @@ from floatlens.plots.description import Look
 from floatlens.plots.plotly_renderer import look_data
 from floatlens.report.answered import Answered
 
-__all__ = ["claim_rows", "headline", "models"]
+__all__ = ["answer", "claim_rows", "headline", "models"]
 
 _EVERY = "mean of all layers (claims: of those with an anchor)"
 _SCALARS = (
@@ -20,6 +20,18 @@ _SCALARS = (
     ("drift", "distinct", "Tokens that are an anchor at some step", "1 where one token holds attention throughout"),
     ("drift", "entropy", "Spread of attention", "1 is spread evenly over all tokens"),
 )
+_SENTENCES = {
+    "mdm-moves": {
+        "supported": "Yes in {}: the anchors move from step to step.",
+        "not supported": "No in {}: the anchors stay where they are.",
+        "undecided": "Undecided in {}: these questions do not tell whether the anchors move.",
+    },
+    "arm-fixed": {
+        "supported": "In {}, autoregressive, the anchor is fixed.",
+        "not supported": "In {}, autoregressive, the anchor is not fixed either.",
+        "undecided": "In {}, autoregressive, it is undecided whether the anchor is fixed.",
+    },
+}
 _STRENGTH = "attention on "
 """How the names begin of what claims measure about strength: attention on a key ÷ what uniform attention gives it."""
 
@@ -53,7 +65,7 @@ def headline(results: Mapping[str, Result], found: Sequence[Claim]) -> list[dict
     parts = {c.subject: part for c in found for part in c.parts if part.name.startswith(_STRENGTH)}
     strength = _row(
         "Attention on the anchor ÷ uniform",
-        "where this kind of model has its anchor; 1 is no anchor at all",
+        "where this kind of model has its anchor; 1 = no more than uniform attention",
         {subject: part.found for subject, part in parts.items()},
         "absorption",
     )
@@ -76,11 +88,23 @@ def headline(results: Mapping[str, Result], found: Sequence[Claim]) -> list[dict
     return [row for row in rows if row["values"]]
 
 
+def answer(found: Sequence[Claim], style: Mapping[str, Look]) -> str:
+    """Whether attention floats, in a sentence or two: the verdicts on moving and on fixed anchors, by model."""
+    said = []
+    for id, words in _SENTENCES.items():
+        for verdict, sentence in words.items():
+            labels = [style[one.subject].label for one in found if (one.id, one.verdict) == (id, verdict)]
+            if labels:
+                names = " and ".join(filter(None, [", ".join(labels[:-1]), labels[-1]]))
+                said.append(sentence.format(names))
+    return " ".join(said) or "These runs hold no traces that tell."
+
+
 def _row(title: str, hint: str, values: Mapping[str, Estimate], section: str) -> dict[str, Any]:
     numbers = {
         model: {key: float(getattr(one, key)) for key in ("mean", "low", "high", "n")} for model, one in values.items()
     }
-    return {"title": title, "hint": hint, "section": section, "values": numbers}
+    return {"title": title, "hint": hint, "section": section, "values": numbers, "unit": ""}
 
 
 def claim_rows(

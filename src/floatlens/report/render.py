@@ -48,7 +48,7 @@ def plotly_size() -> int:
 def report_page(data: Mapping[str, Any], explorer: Mapping[str, Any] | None, blobs: Mapping[str, str]) -> str:
     """The whole report, without an explorer where None is given. `blobs` are packed texts, named as the data does."""
     plotly, digest = _plotly()
-    shown = ("id", "title", "reading", "tables")  # no words from data
+    shown = ("id", "title", "short", "reading", "tables")  # no words from data
     sections = [{key: one[key] for key in shown} | {"notes": one.get("notes", [])} for one in data["sections"]]
     return _render(
         "report.html.j2",

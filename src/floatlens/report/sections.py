@@ -38,6 +38,7 @@ def sections(results: Mapping[str, Result]) -> list[dict[str, Any]]:
             {
                 "id": name,
                 "title": result.words.heading or name,
+                "short": result.words.title or name,
                 "reading": result.words.reading,
                 "figures": figures_of(name, results),
                 "tables": [{"id": name, "title": "The numbers", "open": False, "table": table(result.to_frame())}],

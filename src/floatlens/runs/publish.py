@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens import __version__
 from floatlens.analysis.sources import has_traces, trace_files
-from floatlens.claims import Claim, claims_frame
+from floatlens.claims import Claim, answer_claims, claims_frame
 from floatlens.core.files import digest_of_file, write_atomically
+from floatlens.records.store import open_answers
 from floatlens.runs.answer_outputs import publish_answers
-from floatlens.runs.answers import answer_claims_of
 from floatlens.runs.outputs import save_frame
 from floatlens.runs.study import Output
 from floatlens.runs.trace_outputs import publish_traces
@@ -84,7 +84,7 @@ def publish_study(
     if has_traces(folder):
         _publish_traces(folder, output, analyses, each, made, seen)
     else:
-        made.claims = answer_claims_of(folder)
+        made.claims = answer_claims(open_answers(folder)[0])
         made.files += save_frame(claims_frame(made.claims), folder / "tables" / "claims")
     if output.report and (seen or made.table is not None or made.curves or made.effects is not None):
         _write_report(folder, output, made, seen)
@@ -146,7 +146,7 @@ def _publish_traces(
         formats=output.figures,
         rule=output.rule,
         analyses=analyses,
-        more=answer_claims_of(folder),
+        more=answer_claims(open_answers(folder)[0]),
         each=each,
         see=see,
     )

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from floatlens.analysis import ANALYSES, Result, analyse, anchors
-from floatlens.analysis.qk_picture import qk_picture
+from floatlens.analysis import ANALYSES, Result, analyse
+from floatlens.analysis.anchors import anchors
+from floatlens.analysis.qk_maps import qk_maps
+from floatlens.analysis.registry import with_rule
 from floatlens.analysis.sources import trace_files
 from floatlens.claims import Claim, claims, claims_frame
-from floatlens.claims.runs import with_rule
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import write_atomically
 from floatlens.runs.outputs import FORMATS, save_figure, save_frame
@@ -125,7 +126,7 @@ def _of_first(
             kept = trace.data["qk_matrix"]
             head = int(kept["qk_matrix_head"].values[0])
             for layer in kept["qk_matrix_layer"].values.tolist():
-                maps = qk_picture(trace, layer, head, rule=rule or "zscore")
+                maps = qk_maps(trace, layer, head, rule=rule or "zscore")
                 found["qk_maps"][f"{label}-layer{layer}-head{head}"] = maps
         elif "qk_maps" in only:
             skipped[f"qk_maps of {model}"] = "the trace kept no q·k heatmaps (see QK(heatmaps=…))"

@@ -10,9 +10,9 @@ import pytest
 import floatlens as fl
 from floatlens.models import registered_names
 from floatlens.subjects.scale import WEIGHTS, bundled, questions
-from floatlens.subjects.scale.cards import read_card
-from floatlens.subjects.scale.evaluation import evaluate
 from floatlens.subjects.scale.sets import SETS
+from floatlens_lab.scale.cards import read_card
+from floatlens_lab.scale.evaluation import evaluate
 
 MODELS = bundled()
 FAMILY = {"llama": "causal", "qwen": "causal", "llada": "llada", "dream": "dream"}

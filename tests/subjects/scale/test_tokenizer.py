@@ -11,7 +11,6 @@ import floatlens as fl
 from floatlens.prompts import build, load_template
 from floatlens.prompts.template import render
 from floatlens.subjects.scale import questions
-from floatlens.subjects.scale.blueprints import BLUEPRINTS, build_module, write_checkpoint
 from floatlens.subjects.scale.contexts import draw_context
 from floatlens.subjects.scale.lexicon import FIRST_NAMES, LAST_NAMES, PLACES, VALUES
 from floatlens.subjects.scale.tokenizer import (
@@ -25,6 +24,7 @@ from floatlens.subjects.scale.tokenizer import (
     wrapped_tokenizer,
 )
 from floatlens.subjects.scale.world import make_world
+from floatlens_lab.scale.blueprints import BLUEPRINTS, build_module, write_checkpoint
 
 TOKENIZER = make_tokenizer()
 

@@ -24,6 +24,7 @@ def test_the_wheel_contains_the_weights(tmp_path):
     for adapter in natural.bundled()[1:]:
         for file in ("adapter_config.json", "adapter_model.safetensors", "adaptation.json", "card.json", "README.md"):
             assert f"floatlens/subjects/natural/adapters/{adapter}/{file}" in names
-    assert "floatlens/subjects/scale/card.md.jinja" in names
+    assert {"floatlens/__init__.pyi", "floatlens/models/__init__.pyi"} <= names  # read when the package is imported
+    assert not [name for name in names if "floatlens_lab" in name]
     assert "floatlens/prompts/templates/default.yaml" in names
     assert not [name for name in names if name.endswith("training.safetensors")]

@@ -114,6 +114,8 @@ class StressTest(BaseModel, ABC):
     """The test whose score robustness divides by; None: the first point of the same curve."""
     repeats: ClassVar[bool] = False
     """Whether all points show the same documents, so that the agreement of the answers is reported."""
+    headline: ClassVar[bool] = False
+    """Whether its robustness is among the headline numbers of a report."""
     series: ClassVar[Mapping[str, str]] = {}
     """The series in words, where there are several."""
     shared: ClassVar[frozenset[str]] = frozenset({"seed"})
@@ -181,7 +183,8 @@ class StressTest(BaseModel, ABC):
             raise FloatlensError(f'question "{example.id}" {reason}; leave it out of test "{self.name}"')
         made = self.transform(example, point, pool)
         told: dict[str, Any] = {"test": point.test, "series": point.series, "x": point.x}
-        return made.model_copy(update={"meta": made.meta | {"stress": told | made.meta.get("stress", {})}})
+        meta = made.meta | {"stress": told | made.meta.get("stress", {})}
+        return made.model_copy(update={"documents": list(made.documents), "meta": meta})
 
     @classmethod
     def series_label(cls, series: str) -> str:

@@ -27,6 +27,7 @@ class Noise(StressTest):
     title: ClassVar[str] = "Noise documents"
     about: ClassVar[str] = "A growing number of noise documents beside the gold; noise takes slots from surplus gold."
     axis: ClassVar[str] = "noise documents"
+    headline: ClassVar[bool] = True
     note: ClassVar[str] = "The axis counts noise documents; x is the noise ratio."
 
     ratios: Distinct[float] = Field((0.0, 0.2, 0.4, 0.6, 0.8), description="noise ratios, from 0 to below 1")

@@ -26,6 +26,7 @@ class Position(FixedCount):
     title: ClassVar[str] = "Position of the gold document"
     about: ClassVar[str] = "The gold document is moved from the first position to the last."
     axis: ClassVar[str] = "position of the gold document"
+    headline: ClassVar[bool] = True
     note: ClassVar[str] = "Figures count positions from 1; settings and the column x count them from 0."
 
     places: Distinct[int] | None = Field(None, description="positions, counted from 0; None: all of them")

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from floatlens.core.errors import FloatlensError
-from floatlens.models.names import register_name
+from floatlens.models.names import Subject
 
-__all__ = ["ADAPTERS", "base_file", "bundled"]
+__all__ = ["ADAPTERS", "SUBJECT", "base_file", "bundled"]
 
 ADAPTERS = Path(__file__).parent / "adapters"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -43,4 +43,4 @@ def _resolve(name: str) -> Path:
     return base_file() if name == "smollm2" else ADAPTERS / name
 
 
-register_name("natural", _resolve, known=bundled)
+SUBJECT = Subject(names=bundled, path=_resolve)

@@ -8,7 +8,8 @@ import { State } from "./state.js";
 import { onTheme } from "./theme.js";
 import { View } from "./view.js";
 
-const GROUPS = { all: "all tokens", masked: "masked tokens", committed: "committed tokens", answer: "the answer" };
+const GROUPS = { all: "all tokens", masked: "masked tokens", committed: "committed tokens", answer: "answer tokens" };
+const OPENING = ["answer", "masked", "all"]; // the first of these that the first model has
 const WIDE = 900; // pixels from which two models stand beside each other at first
 
 // In the place of the panes, and on the console for those who can do something about it.
@@ -38,7 +39,7 @@ export class Explorer {
       if (asked) this.state.set(this.sound(asked));
     });
     onTheme(() => this.panes.forEach((pane) => pane.update(false)));
-    this.ready = this.load();
+    this.ready = this.load(!State.read(location.hash));
     if (State.read(location.hash)) byId("explore").scrollIntoView();
   }
 
@@ -94,9 +95,9 @@ export class Explorer {
   words() {
     byId("x-rule").textContent = this.data.rule;
     byId("x-rule-words").textContent = `Anchors are ${this.data.rule_words}.`;
-    byId("x-exact").textContent = `Shares are exact to ${Number((100 * this.data.error).toPrecision(1))} %.`;
+    byId("x-exact").textContent = `Shares are accurate to ${Number((100 * this.data.error).toPrecision(1))} %.`;
     const out = this.data.left_out;
-    byId("x-left").textContent = out ? `${out} more ${out === 1 ? "question is" : "questions are"} in the runs and not in this page.` : "";
+    byId("x-left").textContent = out ? `${out} more ${out === 1 ? "question of the runs is" : "questions of the runs are"} not on this page.` : "";
   }
 
   question(one, i) {
@@ -174,7 +175,7 @@ export class Explorer {
   }
 
   // Panes for the models and the example of the state. Views come in any order; what was asked for last is shown.
-  async load() {
+  async load(opening = false) {
     this.player.pause();
     this.loading = true;
     this.loads += 1;
@@ -190,11 +191,18 @@ export class Explorer {
     byId("x-panes").dataset.count = String(this.panes.length);
     this.loading = false;
     const asked = this.state.view;
+    if (opening) this.openOn(views[0]);
     this.snap();
-    if (this.state.view !== asked) this.state.address();
+    if (!opening && this.state.view !== asked) this.state.address();
     this.choices();
     this.select();
     this.show(false);
+  }
+
+  // Without an address: the queries that write, in the layer where a token receives most from them.
+  openOn(view) {
+    const group = OPENING.find((name) => this.data.groups.includes(name) && view.group(name) !== null) ?? "all";
+    Object.assign(this.state.values, { group, layer: view.peak(view.group(group)) });
   }
 
   open(name) {
@@ -206,9 +214,9 @@ export class Explorer {
     const have = this.modelsOf(this.state.get("example"));
     const named = have.map((i) => [i, this.data.models[i].label]);
     options(byId("x-a"), named, this.state.get("a"));
-    options(byId("x-b"), [[-1, "nothing"], ...named], this.state.get("b"));
+    options(byId("x-b"), [[-1, "none"], ...named], this.state.get("b"));
     byId("x-b").parentElement.hidden = have.length < 2;
-    options(byId("x-layer"), [["mean", "mean of all"], ...this.layers.map((layer) => [layer, `layer ${layer}`])], this.state.get("layer"));
+    options(byId("x-layer"), [["mean", "mean of layers"], ...this.layers.map((layer) => [layer, `layer ${layer}`])], this.state.get("layer"));
     byId("x-example").value = String(this.state.get("example"));
   }
 

@@ -1,13 +1,14 @@
 // The top of the report: models, headline numbers, verdicts.
 
-import { el, svg, words } from "./dom.js";
-import { counted, interval, number } from "./format.js";
+import { byId, el, svg, words } from "./dom.js";
+import { counted, interval, number, withUnit } from "./format.js";
 import { dot } from "./marks.js";
 
 const KINDS = { arm: "autoregressive", mdm: "masked diffusion" };
 const SIGNS = { supported: "✓", "not supported": "✕", undecided: "?" };
 
 export function intro(root, report) {
+  byId("answer").textContent = report.answer;
   const names = report.models.flatMap((model, i) => [i ? (i === report.models.length - 1 ? " and " : ", ") : "", words(model.label, { class: "name" })]);
   root.append(`${counted(report.settings).join(" and ")} of `, ...names, ".");
   const tally = {};
@@ -38,9 +39,9 @@ export function headline(root, report) {
     const cells = report.models.map((model) => {
       const found = row.values[model.ref];
       if (!found || found.mean === null) return el("td", { class: "number none" }, "–");
-      const [of, span] = [found.of ? `${found.of}; ` : "", found.low === null ? "" : `${interval(found.low, found.high)}, `];
+      const [of, span] = [found.of ? `${found.of}; ` : "", found.low === null ? "" : `${interval(found.low, found.high, row.unit)}, `];
       const more = `${of}${span}n\u00a0=\u00a0${found.n}`;
-      return el("td", { class: "number", "data-value": found.mean }, el("strong", {}, number(found.mean)), el("small", {}, more));
+      return el("td", { class: "number", "data-value": found.mean }, el("strong", {}, withUnit(found.mean, row.unit)), el("small", {}, more));
     });
     return el("tr", {}, title, ...cells);
   });
@@ -67,24 +68,41 @@ function strip(claim) {
   return made;
 }
 
-export function claims(root, report) {
-  const label = new Map(report.models.map((model) => [model.ref, model]));
-  for (const claim of report.claims) {
-    const model = label.get(claim.subject);
-    const badge = el("span", { class: `badge ${claim.verdict.replace(" ", "-")}` }, el("span", { "aria-hidden": "true" }, `${SIGNS[claim.verdict]} `), claim.verdict);
-    const found = el("div", { class: "hangs" });
-    if (claim.statistic) {
-      const where = `${claim.above ? "above" : "below"} ${number(claim.limit)}`;
-      found.append(strip(claim), el("small", {}, `${claim.statistic}: `, el("strong", {}, number(claim.mean)), ` (${interval(claim.low, claim.high)}, n = ${claim.n}); claimed ${where}`));
-    }
-    const more = el("details", {}, el("summary", {}, "parts, and what would change it"), el("ul", {}, ...claim.parts.map((part) => el("li", {}, words(part)))), el("p", {}, words(claim.changes)));
-    const statement = claim.figure ? el("a", { href: `#figure-${claim.figure}` }, claim.statement) : claim.statement;
-    root.append(
-      el("tr", { "data-claim": claim.id, "data-verdict": claim.verdict },
-        el("td", { class: "verdict" }, badge),
-        el("td", { class: "statement" }, statement, more),
-        el("td", { class: "subject" }, model ? dot(model) : null, " ", words(model ? model.label : claim.subject), ran(claim.run)),
-        el("td", {}, found)),
-    );
+function badge(verdict, ...more) {
+  return el("span", { class: `badge ${verdict.replace(" ", "-")}` }, el("span", { "aria-hidden": "true" }, `${SIGNS[verdict]} `), ...(more.length ? [el("span", { class: "unseen" }, `${verdict}: `), ...more] : [verdict]));
+}
+
+// One subject of a claim: its verdict, the number that decides, and what would change it.
+function line(claim, models) {
+  const model = models.get(claim.subject);
+  const about = el("p", { class: "subject" }, badge(claim.verdict), " ", model ? dot(model) : null, " ", words(model ? model.label : claim.subject), ran(claim.run));
+  const found = el("div", { class: "deciding" });
+  if (claim.statistic) {
+    const where = `${claim.above ? "above" : "below"} ${number(claim.limit)}`;
+    found.append(strip(claim), el("small", {}, words(claim.statistic), ": ", el("strong", {}, number(claim.mean)), ` (${interval(claim.low, claim.high)}, n = ${claim.n}); claimed ${where}`));
   }
+  const parts = claim.parts.length > 1 ? el("ul", {}, ...claim.parts.map((part) => el("li", {}, words(part)))) : null;
+  const more = el("details", {}, el("summary", {}, "What would change it"), el("p", {}, words(claim.changes)), parts);
+  return el("div", { class: "finding", "data-claim": claim.id, "data-verdict": claim.verdict }, about, found, more);
+}
+
+// Claims in their order, each with a sign for every model or comparison; opened, with the numbers.
+export function claims(root, report) {
+  const models = new Map(report.models.map((model) => [model.ref, model]));
+  const groups = new Map();
+  for (const claim of report.claims) {
+    const key = `${claim.id} ${claim.statement}`;
+    groups.set(key, [...(groups.get(key) ?? []), claim]);
+  }
+  for (const group of groups.values()) {
+    const [{ id, statement, figure }] = group;
+    const signs = group.map((claim) => (models.has(claim.subject) ? badge(claim.verdict, words(models.get(claim.subject).label)) : badge(claim.verdict)));
+    const head = el("summary", {}, el("span", { class: "statement" }, capital(statement)), el("span", { class: "signs" }, ...signs));
+    const see = figure ? el("p", { class: "see" }, el("a", { href: `#figure-${figure}` }, "See the figure")) : null;
+    root.append(el("details", { class: "claim", "data-group": id }, head, el("div", { class: "findings" }, ...group.map((claim) => line(claim, models))), see));
+  }
+}
+
+function capital(text) {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
 }

@@ -27,9 +27,6 @@ export function definitions(root, sections) {
     const { summary, terms, used } = section.definition;
     const pairs = (list) => list.flatMap(([term, meaning]) => [el("dt", {}, words(term)), el("dd", {}, words(meaning))]);
     holder.append(el("p", {}, summary));
-    const rests = root.querySelector(`[data-rests="${CSS.escape(section.id)}"]`);
-    const brief = used.filter(([term]) => term === "anchor rule" || term === "queries" || term === "normalisation" || term.startsWith("n, "));
-    brief.forEach(([term, meaning], i) => rests.append(i ? " · " : "", el("span", { class: "term" }, words(term)), " ", words(meaning)));
     if (section.run) named(root, section);
     if (terms.length) holder.append(el("dl", { class: "terms" }, ...pairs(terms)));
     holder.append(el("h3", {}, "Used here"), el("dl", { class: "used" }, ...pairs(used)));

@@ -23,7 +23,7 @@ export class Pane {
     if (view.steps.length < view.of_steps) thin.push(`${view.steps.length} of ${view.of_steps} steps`);
     if (view.layers.length < view.of_layers) thin.push(`${view.layers.length} of ${view.of_layers} layers`);
     const note = thin.length ? el("p", { class: "thin" }, `To keep the page small it holds ${thin.join(" and ")}, evenly spaced.`) : null;
-    this.empty = el("p", { class: "empty", hidden: true }, "These queries ask nothing here: there are none at this step, or none in this kind of model.");
+    this.empty = el("p", { class: "empty", hidden: true }, "No tokens of this kind at this step.");
     const head = el("header", {}, el("h3", {}, dot(model), " ", words(model.label)), this.where);
     const maps = el("div", { class: "maps" }, this.steps.box, this.layers.box, this.readout.box, note);
     this.box = el("article", { class: "pane" }, head, this.empty, this.tokens.answer, el("div", { class: "both" }, this.tokens.prompt, maps));
@@ -77,7 +77,7 @@ export class Pane {
     const { group, step, row } = this.at;
     const { view } = this;
     const best = view.strongest(group, step, row);
-    const strongest = best === null ? "nothing is received now" : `strongest now: ${piece(view.tokens[best])} at position ${best}`;
+    const strongest = best === null ? "no attention at this step" : `strongest now: ${piece(view.tokens[best])} at position ${best}`;
     const selected = this.selected ?? null;
     const [range, wide] = [view.range(group, row), view.rangeOfLayers(group)];
     const ends = ({ low, top }) => `colours from ${percent(low, 1)} to ${percent(top, 2)}`;

@@ -17,7 +17,7 @@ export class Readout {
 
   // Nothing is received by anything.
   clear() {
-    this.shown.replaceChildren(el("p", { class: "title" }, el("span", { class: "about" }, "nothing is received here")));
+    this.shown.replaceChildren(el("p", { class: "title" }, el("span", { class: "about" }, "no attention at this step")));
     this.said.textContent = "";
   }
 
@@ -28,7 +28,7 @@ export class Readout {
     const facts = [];
     const fact = (name, value, term) => facts.push(el("div", {}, el("dt", {}, term), el("dd", { "data-fact": name }, value)));
     fact("share", percent(share, this.digits), "received");
-    if (even > 0) fact("ratio", `${number(share / even, 2)} ×`, "of uniform");
+    if (even > 0) fact("ratio", `${number(share / even, 2)} ×`, "× uniform");
     if (!Number.isNaN(share)) fact("rank", `${view.rank(group, step, row, key)} of ${this.present(view, step)}`, "rank");
     fact("anchor", view.anchor(group, step, row, key) ? "yes" : "no", "anchor");
     fact("position", String(key), "position");
@@ -36,7 +36,7 @@ export class Readout {
     const commit = view.commit.get(key);
     if (commit) {
       const sure = commit.sure === null ? "" : `, confidence ${number(commit.sure)}`;
-      fact("committed", `step ${commit.number}${sure}`, "written at");
+      fact("committed", `step ${commit.number}${sure}`, "committed at");
     }
     const where = `step ${view.steps[step]}, ${row ? `layer ${view.layers[row - 1]}` : "mean of layers"}`;
     this.said.textContent = facts.map((one) => [...one.children].map((part) => part.textContent).join(" ")).join(", ");

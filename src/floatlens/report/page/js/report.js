@@ -29,7 +29,7 @@ byId("numbers").hidden = !report.headline.length;
 // On paper nothing can be opened: what a reader needs to trust the numbers is.
 let opened = [];
 addEventListener("beforeprint", () => {
-  opened = [...document.querySelectorAll(".definition, .run")].filter((one) => !one.open);
+  opened = [...document.querySelectorAll(".definition, .run, .claim")].filter((one) => !one.open);
   for (const one of opened) one.open = true;
 });
 addEventListener("afterprint", () => {

@@ -107,6 +107,12 @@ export class View {
     return this.ranges.get(name);
   }
 
+  // The layer in which a token receives the largest share; "mean" where there are none.
+  peak(group) {
+    const tops = this.layers.map((_, i) => this.range(group, i + 1).top);
+    return tops.length ? this.layers[tops.indexOf(Math.max(...tops))] : "mean";
+  }
+
   ends(group, row) {
     if (group === null || !this.codes) return [0, 0];
     const counts = new Uint32Array(this.values.length);

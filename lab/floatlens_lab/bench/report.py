@@ -1,0 +1,120 @@
+"""The benchmark as tables: Markdown to read, JSON to compare."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from floatlens_lab.bench.edits import EditsMeasured
+from floatlens_lab.bench.run import Measured
+
+__all__ = ["as_markdown", "edit_rows", "edits_as_markdown", "rows", "save", "save_edits"]
+
+HEADER = ("T", "steps", "plain, s per step", "ours ÷ plain", "ours ÷ eager", "eager ÷ plain", "memory of capture")
+
+_LEGEND = (
+    "Ratios are of the time per step: median (smallest–largest) over rounds. plain: sdpa and all logits at each step, "
+    "as in the published samplers. eager: output_attentions=True reduced to received. ours: received, entropy, flow, "
+    "answer_rows and qk of every step, layer and head. Memory: peak of ours over the same decoder without capture, "
+    "each in a fresh process whose allocator hands large blocks back at once (MALLOC_MMAP_THRESHOLD_)."
+)
+
+
+LIMIT = 1.3
+"""What an edit may cost, times the captured run; what costs more is marked."""
+_KINDS = {"mdm": "diffusion", "arm": "autoregressive"}
+_EDITS_LEGEND = (
+    "edited ÷ captured: median (smallest–largest) over rounds, both from one round, with the default probes of every "
+    "step, layer and head. Diffusion: the passes after the first, which edits that go by the step before leave alone. "
+    "Autoregressive: the whole decode with a cache, prompt and tokens; after the semicolon the median of its tokens "
+    "alone, without the prompt. Edits act on all layers and heads, but ablate_heads on 2 of 8 heads in every layer and "
+    "freeze_layers on 4 of 8 layers, with a quarter of the vocabulary structural."
+)
+
+
+def rows(results: list[Measured]) -> list[tuple[str, ...]]:
+    """One row per length; ratios as median (smallest–largest) over rounds."""
+    return [
+        (
+            str(m.length),
+            str(m.steps),
+            f"{sorted(m.seconds['plain'])[len(m.seconds['plain']) // 2]:.3f}",
+            _ratio(m, "ours", "plain"),
+            _ratio(m, "ours", "eager"),
+            _ratio(m, "eager", "plain"),
+            "–" if (extra := m.capture_memory()) is None else f"{extra / 2**20:.0f} MiB",
+        )
+        for m in results
+    ]
+
+
+def _ratio(measured: Measured, variant: str, base: str) -> str:
+    found = measured.ratio(variant, base)
+    if found is None:
+        return next((f"not run: eager {why}" for why in measured.skipped.values()), "–")
+    return f"{found[0]:.2f} ({found[1]:.2f}–{found[2]:.2f})"
+
+
+def as_markdown(results: list[Measured]) -> str:
+    table = _table([HEADER, tuple("---:" for _ in HEADER), *rows(results)])
+    return f"{table}\n\n{_conditions(len(results[0].seconds['plain']))} {_LEGEND}\n"
+
+
+def save(results: list[Measured], folder: str | Path) -> tuple[Path, Path]:
+    """Write `capture.md` and `capture.json` into a folder; returns both paths."""
+    return _save(f"# What capture costs\n\n`floatlens bench`\n\n{as_markdown(results)}", results, folder, "capture")
+
+
+def edit_rows(results: list[EditsMeasured]) -> list[tuple[str, ...]]:
+    """One row per edit, one cell per model and length; above the limit in bold."""
+    return [(name, *(_edit_cell(m, name) for m in results)) for name in results[0].later if name != "captured"]
+
+
+def _edit_cell(measured: EditsMeasured, name: str) -> str:
+    middle, low, high = measured.ratio(name)
+    text = f"{middle:.2f} ({low:.2f}–{high:.2f})"
+    text += f"; {measured.per_token(name):.2f}" if measured.kind == "arm" else ""
+    return f"**{text}**" if round(middle, 2) > LIMIT else text
+
+
+def edits_as_markdown(results: list[EditsMeasured]) -> str:
+    header = ("edit", *(f"{_KINDS[m.kind]}, T = {m.length}, {m.passes} passes" for m in results))
+    table = _table([header, (":---", *("---:" for _ in results)), *edit_rows(results)])
+    ratios = [m.ratio(name)[0] for m in results for name in m.later if name != "captured"]
+    within = sum(round(ratio, 2) <= LIMIT for ratio in ratios)
+    found = f"{within} of {len(ratios)} are at most {LIMIT} × the captured run"
+    found += "; others are in bold." if within < len(ratios) else "."
+    rounds = len(results[0].later["captured"])
+    return f"{table}\n\n{found}\n\n{_conditions(rounds)} {_EDITS_LEGEND}\n"
+
+
+def save_edits(results: list[EditsMeasured], folder: str | Path) -> tuple[Path, Path]:
+    """Write `edits.md` and `edits.json` into a folder; returns both paths."""
+    text = f"# What edits cost\n\n`floatlens bench --part edits`\n\n{edits_as_markdown(results)}"
+    return _save(text, results, folder, "edits")
+
+
+# -- what both tables share ---------------------------------------------------------------------------------------
+
+
+def _table(lines: list[tuple[str, ...]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _conditions(rounds: int) -> str:
+    threads = f"{torch.get_num_threads()} threads, float32"
+    return f"{rounds} rounds, interleaved; {threads}, torch {torch.__version__}, {platform.machine()}."
+
+
+def _save(text: str, results: list[Any], folder: str | Path, name: str) -> tuple[Path, Path]:
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    table, numbers = target / f"{name}.md", target / f"{name}.json"
+    table.write_text(text)
+    numbers.write_text(json.dumps([asdict(measured) for measured in results], indent=1) + "\n")
+    return table, numbers

@@ -1,0 +1,139 @@
+"""Claims about why anchors win, what they are, which heads retrieve, and where the answer comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from floatlens.analysis import Group, Result
+from floatlens.analysis.class_distance import anchor_shares, beyond_halves
+from floatlens.analysis.intervals import estimate
+from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.retrieval import depth_correlation
+from floatlens.claims.claim import FEWEST, Finding, Limit, Part, claim
+from floatlens.claims.measures import halves, of_kind
+
+__all__ = ["anchors_by_task", "flow_follows_gold", "qk_split", "retrieval_deep", "structure_then_content"]
+
+QK = (
+    Limit("norm part of q·k in shallow layers", 0.0),
+    Limit("angle part of q·k in shallow layers", 0.0),
+    Limit("angle part of q·k in deep layers", 0.0),
+    Limit("share of the norm, shallow minus deep", 0.0),
+)
+CLASSES = (
+    Limit("enrichment of structure among anchors in shallow layers", 1.0),
+    Limit("enrichment of content among anchors in deep layers", 1.0),
+    Limit("enrichment of content, deep minus shallow", 0.0),
+)
+TASK = Limit("distance between the anchors of {sets} data sets, beyond halves of one", 0.05)
+DEPTH = Limit("rank correlation of copy score and layer", 0.0)
+LIFT = Limit("gold lift (× uniform), gold at position {gold} of {documents}", 1.0)
+
+
+@claim(
+    "qk-split",
+    title="Norm, then angle",
+    statement="anchors win q·k by norm and angle in shallow layers, by angle in deep ones",
+    family="mechanism",
+    needs=("qk",),
+    figure="qk",
+    limits=QK,
+)
+def qk_split(qk: Result) -> Iterator[Finding]:
+    for group in of_kind(qk, "mdm"):
+        norm, angle = (nanmean(group.values(f"{part}_part"), axis=2) for part in ("norm", "angle"))
+        (norm_shallow, norm_deep), (angle_shallow, angle_deep) = halves(norm), halves(angle)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shallow = norm_shallow / (np.abs(norm_shallow) + np.abs(angle_shallow))
+            deep = norm_deep / (np.abs(norm_deep) + np.abs(angle_deep))
+        found = (norm_shallow, angle_shallow, angle_deep, shallow - deep)
+        parts = tuple(limit(group.estimated(values)) for limit, values in zip(QK, found, strict=True))
+        yield Finding(group.model, parts, model=group.model)
+
+
+@claim(
+    "structure-then-content",
+    title="Structure, then content",
+    statement="shallow layers anchor on structure, deep layers on content",
+    family="mechanism",
+    needs=("token_classes",),
+    figure="token_classes",
+    limits=CLASSES,
+)
+def structure_then_content(token_classes: Result) -> Iterator[Finding]:
+    for group in of_kind(token_classes, "mdm"):
+        structural, _ = halves(group.values("structural_anchors"))
+        shallow, lexical = halves(group.values("lexical_anchors"))
+        found = (structural, lexical, lexical - shallow)
+        parts = tuple(limit(group.estimated(values)) for limit, values in zip(CLASSES, found, strict=True))
+        yield Finding(group.model, parts, model=group.model)
+
+
+@claim(
+    "anchors-by-task",
+    title="Anchors by task",
+    statement="the anchors of a diffusion model depend on the task",
+    family="mechanism",
+    needs=("token_classes",),
+    figure="token_classes",
+    limits=(TASK,),
+)
+def anchors_by_task(token_classes: Result) -> Iterator[Finding]:
+    for group in of_kind(token_classes, "mdm"):
+        sets = anchor_shares(group)
+        missing = _missing(group, {name: len(values) for name, values in sets.items()})
+        parts: tuple[Part, ...] = ()
+        if not missing:
+            parts = (TASK(beyond_halves(sets, group.seed), sets=len(sets)),)
+        yield Finding(group.model, parts, missing, group.model)
+
+
+def _missing(group: Group, counts: Mapping[str, int]) -> str:
+    """What a comparison of data sets needs and lacks; "" if nothing. `counts` are questions by data set."""
+    if len(counts) < 2:
+        unnamed = group.data_sets.count("")
+        these = f"these are all of {next(iter(counts))}" if counts else "these do not name theirs"
+        also = f", except {unnamed} that do not name theirs" if counts and unnamed else ""
+        needed = f"traces of two or more data sets that name their set, with at least {FEWEST} questions of each"
+        return f"{needed}; {these}{also}"
+    few = [f"{name} has {count}" for name, count in counts.items() if count < FEWEST]
+    return f"at least {FEWEST} questions with anchors of each data set; {', '.join(few)}" if few else ""
+
+
+@claim(
+    "retrieval-deep",
+    title="Deep retrieval heads",
+    statement="retrieval heads lie in deep layers",
+    family="mechanism",
+    needs=("retrieval_heads",),
+    figure="retrieval_heads",
+    limits=(DEPTH,),
+)
+def retrieval_deep(retrieval_heads: Result) -> Iterator[Finding]:
+    for group in of_kind(retrieval_heads, "mdm"):
+        yield Finding(group.model, (DEPTH(depth_correlation(group, "copy")),), model=group.model)
+
+
+@claim(
+    "flow-follows-gold",
+    title="Flow from the gold document",
+    statement="attention flow to the answer comes from the gold document, at any position",
+    family="mechanism",
+    needs=("flow",),
+    figure="rollout",
+    limits=(LIFT,),
+)
+def flow_follows_gold(flow: Result) -> Iterator[Finding]:
+    for model in flow.models:
+        groups = [g for g in flow.groups if g.model == model and g.keys["gold"] is not None and g.keys["documents"] > 1]
+        groups.sort(key=lambda g: (g.keys["documents"], g.keys["gold"]))
+        parts = tuple(
+            LIFT(g.estimate("lift_over_uniform"), gold=g.keys["gold"], documents=g.keys["documents"]) for g in groups
+        )
+        if len({g.keys["gold"] for g in groups}) == 1:  # a model that prefers this position would look the same
+            unknown = estimate(np.array([np.nan]))
+            parts += (Part("gold lift (× uniform), gold at another position", unknown, LIFT.limit),)
+        if parts:
+            yield Finding(model, parts, model=model)

@@ -1,0 +1,111 @@
+"""`CLAIMS`: the claims of the paper by id, and `claims`, the verdicts on results, traces, answers or run folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from floatlens.analysis import Result, analyse
+from floatlens.analysis.registry import with_rule
+from floatlens.analysis.sources import Traces, each_trace, has_traces
+from floatlens.claims.claim import ANSWERS, Claim, ClaimRule
+from floatlens.core.registry import Registry
+from floatlens.records.store import is_run, open_answers
+from floatlens.traces import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["CLAIMS", "answer_claims", "claims"]
+
+CLAIMS: Registry[ClaimRule] = Registry(
+    "claim",
+    "floatlens.claims",
+    {
+        "arm-fixed": "floatlens.claims.movement:arm_fixed",
+        "mdm-moves": "floatlens.claims.movement:mdm_moves",
+        "mdm-right": "floatlens.claims.movement:mdm_right",
+        "shallow-spread": "floatlens.claims.movement:shallow_spread",
+        "mdm-absorbs-less (absorbed)": "floatlens.claims.movement:absorbs_less",
+        "mdm-absorbs-less (excess)": "floatlens.claims.movement:absorbs_less_excess",
+        "qk-split": "floatlens.claims.mechanism:qk_split",
+        "structure-then-content": "floatlens.claims.mechanism:structure_then_content",
+        "anchors-by-task": "floatlens.claims.mechanism:anchors_by_task",
+        "retrieval-deep": "floatlens.claims.mechanism:retrieval_deep",
+        "flow-follows-gold": "floatlens.claims.mechanism:flow_follows_gold",
+        "rag-gain": "floatlens.claims.retrieval_gain:rag_gain",
+        "robust-noise": "floatlens.claims.retrieval_gain:robust_noise",
+        "robust-position": "floatlens.claims.retrieval_gain:robust_position",
+        "arm-without-anchors": "floatlens.claims.anchor_edits:arm_without_anchors",
+        "mdm-without-anchors": "floatlens.claims.anchor_edits:mdm_without_anchors",
+        "anchors-held": "floatlens.claims.anchor_edits:anchors_held",
+    },
+)
+"""Claims by id, in the order of tables and report."""
+
+
+def claims(
+    run: Traces | Mapping[str, Result],
+    *,
+    answers: pd.DataFrame | None = None,
+    rule: str | None = None,
+    skipped: dict[str, str] | None = None,
+    each: Callable[[Trace], object] = lambda trace: None,
+) -> list[Claim]:
+    """Every claim that can be tested on a run folder, several of them, traces, or results (with `answers`).
+
+    `rule` replaces the anchor rule of each analysis that has one. Traces that do not allow an analysis (a probe was
+    off) are refused, unless `skipped` is given: the claims that need it are then left out, and `skipped` gets the
+    reason. `each` is called after each trace.
+
+    Example: `[c.verdict for c in claims("runs/a") if c.id == "mdm-moves"]`
+    """
+    if isinstance(run, Mapping):
+        return _judged(run) + ([] if answers is None else answer_claims(answers))
+    answered: list[Path] = []
+    traces = _if_any(_walk(run, answered, each))
+    found: list[Claim] = []
+    if traces is not None or not answered:
+        needed = dict.fromkeys(name for one in CLAIMS.values() for name in one.needs if name != ANSWERS)
+        found += _judged(analyse(traces or (), with_rule(needed, rule), skipped=skipped))
+    return found + [one for folder in answered for one in answer_claims(open_answers(folder)[0])]
+
+
+def answer_claims(answers: pd.DataFrame) -> list[Claim]:
+    """Every claim that can be tested on an answers frame.
+
+    Example: `answer_claims(open_answers(Path("runs/qa"))[0])[0].verdict`
+    """
+    return [] if answers.empty else _judged({ANSWERS: answers})
+
+
+def _judged(given: Mapping[str, Any]) -> list[Claim]:
+    """Every claim whose needs are among what is given."""
+    return [
+        found
+        for one in CLAIMS.values()
+        if all(name in given for name in one.needs)
+        for found in one(*(given[name] for name in one.needs))
+    ]
+
+
+def _walk(run: Traces, answered: list[Path], each: Callable[[Trace], object]) -> Iterator[Trace]:
+    """Every trace in turn; run folders with answers go to `answered` and need not hold a trace."""
+    given: Iterable[Any] = [run] if isinstance(run, Trace | str | Path) else run
+    for one in given:
+        if not isinstance(one, Trace) and is_run(Path(one)):
+            answered.append(Path(one))
+            if not has_traces(Path(one)):
+                continue
+        for trace in each_trace(one):
+            yield trace
+            each(trace)
+
+
+def _if_any(walk: Iterator[Trace]) -> Iterator[Trace] | None:
+    """The same iterator; None if it is empty."""
+    for first in walk:
+        return chain([first], walk)
+    return None

@@ -1,0 +1,10 @@
+from .canvas import Canvas as Canvas
+from .registry import SAMPLERS as SAMPLERS
+from .registry import Sampler as Sampler
+from .run import decode as decode
+from .run import decode_steps as decode_steps
+from .run import plan as plan
+from .run import prompt_budget as prompt_budget
+from .settings import Settings as Settings
+from .step import Decoded as Decoded
+from .step import Step as Step
