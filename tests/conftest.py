@@ -207,7 +207,7 @@ def _write(name: str, folder: Path) -> None:
             parameter.normal_(std=0.3)  # far from the initial zeros and ones, so that no part can be left out unseen
     module.save_pretrained(folder)
     if name in _ADAPTED:
-        _edit_config(folder, model_type=name, architectures=[f"A2D{class_name}"])
+        _edit_config(folder, model_type=name, architectures=[f"A2D{class_name}"], _name_or_path="tiny-mdlm")
     if name in _MASKED or name in _ADAPTED:
         _edit_config(folder, mask_token_id=MASK)
     if name == "llada-moe":

@@ -58,7 +58,7 @@ def test_page_works_from_install_to_report(folder: Path) -> None:
     for name in ("hide", "repeat", "faq", "sharp", "left", "tinylm"):
         assert (tables / name / "report.html").is_file(), name
     report = (tables / "sharp" / "report.html").read_text(encoding="utf-8")
-    assert "How sharp is attention?" in report
+    assert "how sharp is attention?" in report
     assert "deep layers attend more sharply" in report
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from floatlens.core.errors import FloatlensError
+from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.models import dream, families, load
+from floatlens.models.facts import look
 from floatlens.models.settings import Settings
 
 IDS = torch.tensor([[5, 9, 13, 40, 41, 8]])
@@ -150,6 +152,43 @@ def test_a2d_refuses_the_wrong_base_and_what_it_does_not_know(copied, tiny):
 def test_a2d_refuses_sliding_windows(flag, value, copied):
     with pytest.raises(FloatlensError, match=f"`{flag}`"):
         load(copied("a2d-qwen2", **{flag: value}))
+
+
+def renamed(folder: Path, name: str) -> Path:
+    return folder.rename(folder.with_name(name))
+
+
+def test_a2d_of_the_block_diffusion_kind_is_refused(copied):
+    """Both kinds have the same config.json; the name of the repository or its card tells them apart."""
+    folder = renamed(copied("a2d-qwen3", _name_or_path=""), "Qwen3-0.6B-diffusion-bd3lm-v0.1")
+    for read in (load, look):
+        with pytest.raises(FloatlensError, match=r"a block-diffusion checkpoint \(BD3LM\)"):
+            read(str(folder))
+        with pytest.raises(FloatlensError, match="does not cover yet"):
+            read(str(folder), family="a2d-qwen3")
+
+
+def test_a2d_is_told_by_its_card_and_by_the_hubs_cache(copied, tmp_path):
+    folder = copied("a2d-llama", _name_or_path="")
+    (folder / "README.md").write_text("# Llama-diffusion-BD3LM\n")
+    with pytest.raises(FloatlensError, match="BD3LM"):
+        load(folder)
+    (folder / "README.md").unlink()
+    cached = tmp_path / "models--dllm-hub--Llama-diffusion-bd3lm-v0.1" / "snapshots" / "0123"
+    cached.parent.mkdir(parents=True)
+    folder.rename(cached)
+    with pytest.raises(FloatlensError, match="BD3LM"):
+        load(cached)
+
+
+def test_a2d_that_does_not_say_its_kind_loads_with_a_warning(copied, recwarn):
+    folder = copied("a2d-qwen2", _name_or_path="")
+    with pytest.warns(FloatlensWarning, match=r'MDLM is assumed, give family="a2d-qwen2" if that is right'):
+        assert load(folder).attention == "full"
+    recwarn.clear()
+    load(folder, family="a2d-qwen2")
+    load(renamed(folder, "Qwen2-diffusion-mdlm"))
+    assert not [warning for warning in recwarn if warning.category is FloatlensWarning]
 
 
 def test_a_mask_token_outside_the_vocabulary(copied):

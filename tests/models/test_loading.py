@@ -13,6 +13,7 @@ import torch
 from floatlens.core.errors import FloatlensError
 from floatlens.core.registry import Registry
 from floatlens.models import load, names, registered_names
+from floatlens.models.facts import look
 from floatlens.models.names import Subject
 
 IDS = torch.tensor([[5, 9, 13, 40, 41, 8]])
@@ -118,6 +119,22 @@ def test_special_tokens_follow_the_order_of_transformers(copied):
     assert (model.bos_id, model.eos_ids, model.pad_id) == (4, (8, 9), 3)
     (folder / "generation_config.json").unlink()
     assert load(folder).eos_ids == (7,)
+
+
+def test_a_model_is_shown_in_one_line(tiny_model):
+    shown = repr(tiny_model("llada"))
+    assert "\n" not in shown
+    assert len(shown) < 250
+    assert ": family llada, masked diffusion, 3 layers × " in shown
+    assert shown.endswith("float32 on cpu)")
+
+
+@pytest.mark.usefixtures("no_network")
+def test_what_transformers_refuses_is_one_line_before_and_while_loading(copied):
+    folder = copied("llama", hidden_size="wide")
+    for read in (load, look):
+        with pytest.raises(FloatlensError, match="transformers refuses this configuration"):
+            read(str(folder))
 
 
 # -- registered names ---------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ _STEPS = 3
 class Checks:
     """The checks of one run; what they need is prepared once. Without held-out text or questions they are left out."""
 
-    def __init__(self, model: LanguageModel, corpus: Corpus, maker: RowMaker, recipe: Recipe, every: int) -> None:
+    def __init__(self, corpus: Corpus, maker: RowMaker, recipe: Recipe, every: int) -> None:
         self.every = every
         self._width = recipe.width
         self._text = maker.encode(corpus.held_paragraphs)
@@ -43,7 +43,7 @@ class Checks:
         stride = max(1, len(picked) // _QUESTIONS)
         self._asked = picked[::stride][:_QUESTIONS]
 
-    def run(self, model: LanguageModel, step: int) -> dict[str, float]:
+    def run(self, model: LanguageModel) -> dict[str, float]:
         """Name → share of right tokens or answers."""
         found: dict[str, float] = {}
         if len(self._text) > self._width:

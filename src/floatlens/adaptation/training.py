@@ -118,7 +118,7 @@ class _Training:
         self.mask_id = find_mask_token(model, mask_token) if diffusion else None
         assert model.tokenizer is not None  # check_base
         self.maker = RowMaker(model.tokenizer, corpus, recipe, model.eos_ids[0])
-        self.checks = Checks(model, corpus, self.maker, recipe, check_every)
+        self.checks = Checks(corpus, self.maker, recipe, check_every)
         torch.manual_seed(recipe.seed)
         self.base_digest = look(model.ref).weights
         self.module: Any = model.module
@@ -140,7 +140,7 @@ class _Training:
         if not facts:
             self.keep(snapshot_folder(folder, 0))
             (folder / "recipe.json").write_text(recipe.model_dump_json(indent=1) + "\n", encoding="utf-8")
-            self._write_checks(self.checks.run(self.current(), 0) if check_every else {})
+            self._write_checks(self.checks.run(self.current()) if check_every else {})
 
     def _identity(self, corpus: Corpus, start_from: str | Path | None) -> dict[str, str]:
         data = " ".join(f"{name}:{digest[:12]}" for name, digest in corpus.digests)
@@ -166,8 +166,8 @@ class _Training:
             mask_token_id=self.mask_id,
             base=self.model.ref,
             base_weights=self.base_digest,
-            step=getattr(self, "step", 0),
-            tokens=getattr(self, "tokens", 0),
+            step=self.step,
+            tokens=self.tokens,
         )
 
     def advance(self) -> None:
@@ -215,7 +215,7 @@ class _Training:
             if count:
                 numbers[name] = float(total / count)
         if check:
-            numbers |= self.checks.run(self.current(), self.step)
+            numbers |= self.checks.run(self.current())
         self._since = []
         self._write_checks(numbers)
         return Progress(self.step, self.recipe.steps, self.tokens, round(self.seconds, 1), numbers)

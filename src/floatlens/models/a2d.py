@@ -2,9 +2,14 @@
 
 The checkpoint is the base model's own format under another model_type, so transformers' configuration class reads it.
 A plain checkpoint of the base type is taken too, when asked for by `family=`. Sliding windows are refused by name.
+
+Two kinds share the model_type and all fields of config.json: MDLM with full attention, covered here, and BD3LM, which
+is block-causal. A checkpoint that names itself BD3LM is refused; one that names neither is loaded with a warning.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from floatlens.core.errors import FloatlensError
 
@@ -27,6 +32,11 @@ def _make(base: str, stem: str) -> Family:
             raise FloatlensError(
                 f"{settings.where}: model_type is {settings.model_type!r}; the {name} family reads {name!r} or {base!r}"
             )
+        if _named_kind(settings) == "bd3lm":
+            raise FloatlensError(
+                f"{settings.where}: a block-diffusion checkpoint (BD3LM); its attention is block-causal, which the "
+                f"{name} family does not cover yet"
+            )
         config_class = getattr(transformers, f"{stem}Config")
         settings.only(name, "use_sliding_window", False)
         settings.nothing_else(name, [*config_class().to_dict(), "rope_theta", "rope_scaling", "is_causal"])
@@ -38,8 +48,32 @@ def _make(base: str, stem: str) -> Family:
             )
         return Plan(getattr(transformers, f"{stem}ForCausalLM"), config)
 
+    def caution(settings: Settings) -> str | None:
+        if _named_kind(settings) is not None:
+            return None
+        return (
+            "it does not say whether this is MDLM (full attention) or BD3LM (block-causal, not covered); "
+            f'MDLM is assumed, give family="{name}" if that is right'
+        )
+
     about = f"{stem} adapted to diffusion (dllm)"
-    return Family(name=name, kind="mdm", shift=False, about=about, claims=claims, plan=plan)
+    return Family(name=name, kind="mdm", shift=False, about=about, claims=claims, plan=plan, caution=caution)
+
+
+def _named_kind(settings: Settings) -> str | None:
+    """ "mdlm" or "bd3lm" where the repository's name or the model card says which; None where neither does.
+
+    The name is the folder's, or for a hub cache (models--NAME/snapshots/REVISION) the one two levels up.
+    """
+    folder = Path(settings.where).parent
+    names = [str(settings.get("_name_or_path") or ""), folder.name, folder.parent.parent.name]
+    card = folder / "README.md"
+    texts = [" ".join(names), card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""]
+    for text in texts:
+        kinds = {kind for kind in ("mdlm", "bd3lm") if kind in text.lower()}
+        if len(kinds) == 1:
+            return kinds.pop()
+    return None
 
 
 LLAMA = _make("llama", "Llama")

@@ -53,7 +53,7 @@ class PassObserver(Protocol):
     def end(self) -> None: ...
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LanguageModel:
     """A loaded model. `kind` is "arm" (autoregressive) or "mdm" (masked diffusion).
 
@@ -77,10 +77,10 @@ class LanguageModel:
     pad_id: int | None = None
     max_length: int | None = None
     revision: str | None = None
-    head: nn.Module | None = field(default=None, repr=False)
+    head: nn.Module | None = None
     position_offset: int = 0
     attention: Attention | None = None
-    observers: list[PassObserver] = field(default_factory=list, repr=False)
+    observers: list[PassObserver] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.kind == "mdm" and self.mask_id is None:
@@ -89,6 +89,13 @@ class LanguageModel:
             self.attention = "causal" if self.kind == "arm" else "full"
         self.module.train(False)
         self.module.requires_grad_(False)
+
+    def __repr__(self) -> str:
+        kind = "autoregressive" if self.kind == "arm" else "masked diffusion"
+        return (
+            f"LanguageModel({self.ref!r}: family {self.family}, {kind}, {self.num_layers} layers × {self.num_heads} "
+            f"heads, vocabulary {self.vocab_size}, {str(self.dtype).removeprefix('torch.')} on {self.device})"
+        )
 
     # -- facts of the configuration -------------------------------------------------------------------------------
 

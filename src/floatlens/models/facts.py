@@ -24,6 +24,7 @@ from floatlens.models.adapted import (
     read_adapted,
 )
 from floatlens.models.checkpoint import find
+from floatlens.models.plan import plan_checkpoint
 
 if TYPE_CHECKING:
     from floatlens.models import Kind
@@ -89,10 +90,7 @@ def _look_whole(ref: str, path: str, family: str | None, revision: str | None) -
     checkpoint = find(path, revision)
     settings = checkpoint.settings
     reads = registry.pick(settings, family)
-    try:
-        plan = reads.plan(checkpoint.settings)
-    except (ValueError, TypeError, OSError, KeyError) as error:  # what transformers' own config classes raise
-        raise FloatlensError(f"{settings.where}: transformers refuses this configuration ({error})") from error
+    plan = plan_checkpoint(reads, checkpoint.settings)
     tokenizer = load_tokenizer(checkpoint, byte_pair=reads.byte_pair)
     config = plan.config.get_text_config()
     mask_id = find_mask(settings, tokenizer, config.vocab_size) if reads.kind == "mdm" else None

@@ -26,7 +26,7 @@ from .base import LanguageModel
 from .causal import FAMILY as CAUSAL
 from .causal import check_gguf
 from .checkpoint import Checkpoint, brief, find, weights_of
-from .plan import Family
+from .plan import Family, plan_checkpoint
 from .tokenizer import find_mask, load_gguf_tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
@@ -84,14 +84,9 @@ def _load_whole(name: str, path: str, chosen: Family | None, place: _Placement, 
 
 
 def _load_folder(name: str, checkpoint: Checkpoint, chosen: Family | None, place: _Placement) -> LanguageModel:
-    from huggingface_hub.errors import StrictDataclassError  # what transformers' configuration classes raise
-
     settings = checkpoint.settings
     family = registry.pick(settings, None if chosen is None else chosen.name)
-    try:
-        plan = family.plan(checkpoint.settings)  # a fresh copy: it counts what the family asks for
-    except (ValueError, TypeError, OSError, KeyError, StrictDataclassError) as error:
-        raise FloatlensError(f"{settings.where}: transformers refuses this configuration ({brief(error)})") from error
+    plan = plan_checkpoint(family, checkpoint.settings)  # a fresh copy: it counts what the family asks for
     config = plan.config.get_text_config()
     tokenizer = load_tokenizer(checkpoint, byte_pair=family.byte_pair)
     mask_id = find_mask(settings, tokenizer, config.vocab_size) if family.kind == "mdm" else None

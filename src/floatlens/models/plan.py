@@ -1,7 +1,7 @@
 """What a family is, and the plan it makes of a checkpoint.
 
 A plan says which transformers class takes the weights, under which configuration and tensor names. It is data: nothing
-here reads tensors or imports torch, so that listing families stays quick.
+here reads tensors or imports torch, so listing families is fast.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from floatlens.core.errors import FloatlensError
+from floatlens.models.checkpoint import brief
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
     from .base import Kind
     from .settings import Settings
 
-__all__ = ["Family", "Plan"]
+__all__ = ["Family", "Plan", "plan_checkpoint"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Family:
 
     `claims` decides what `load` picks on its own; `plan` also serves `family=...` and refuses what it does not cover.
     `byte_pair` says that a vocab.json with merges.txt follows Qwen2's rules, for checkpoints that ship only those.
+    `caution` gives what to warn about when the family was picked from config.json alone, and not named by the user.
     """
 
     name: str
@@ -51,3 +55,14 @@ class Family:
     claims: Callable[[Settings], bool]
     plan: Callable[[Settings], Plan]
     byte_pair: bool = False
+    caution: Callable[[Settings], str | None] | None = None
+
+
+def plan_checkpoint(family: Family, settings: Settings) -> Plan:
+    """The family's plan for a configuration; what transformers raises about it becomes one line."""
+    from huggingface_hub.errors import StrictDataclassError  # what transformers' configuration classes raise
+
+    try:
+        return family.plan(settings)
+    except (ValueError, TypeError, OSError, KeyError, StrictDataclassError) as error:
+        raise FloatlensError(f"{settings.where}: transformers refuses this configuration ({brief(error)})") from error

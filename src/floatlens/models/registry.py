@@ -6,7 +6,9 @@ refused with the reason; nothing falls through to a family that merely happens t
 
 from __future__ import annotations
 
-from floatlens.core.errors import FloatlensError
+import warnings
+
+from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.core.registry import Registry
 from floatlens.models.plan import Family
 from floatlens.models.settings import Settings
@@ -58,6 +60,9 @@ def pick(settings: Settings, name: str | None) -> Family:
         return FAMILIES[name]
     for family in families():
         if family.claims(settings):
+            caution = None if family.caution is None else family.caution(settings)
+            if caution is not None:
+                warnings.warn(f"{settings.where}: {caution}", FloatlensWarning, stacklevel=2)
             return family
     from floatlens.models.causal import refuse_encoder_decoder
 
