@@ -20,7 +20,7 @@ import floatlens as fl
 from floatlens.claims import claims, claims_frame
 from floatlens.cli import main
 from floatlens.cli.terminal import say
-from floatlens.runs.answers import open_answers
+from floatlens.records import open_answers
 from floatlens.runs.publish import save_frame
 
 HERE = Path(__file__).parent

@@ -48,9 +48,9 @@ from .prompts import Document as Document
 from .prompts import Prompt as Prompt
 from .report import explore as explore
 from .report import report as report
-from .runs.runs import Run as Run
-from .runs.runs import open_run as open_run
-from .runs.runs import run as run
+from .runs.opened import Run as Run
+from .runs.opened import open_run as open_run
+from .runs.run import run as run
 from .runs.study import Study as Study
 from .traces import Trace as Trace
 from .traces import open_trace as open_trace

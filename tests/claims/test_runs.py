@@ -11,30 +11,31 @@ import pytest
 
 from floatlens.claims import claims
 from floatlens.core.errors import FloatlensError
-from floatlens.runs.records import AnswerRecord, StudyRecord, write_records
+from floatlens.records import Record
+from floatlens.records.store import FORMAT, write_records
+from shared.answering import condition_of
 from shared.synthetic import ready, samples
 
 KINDS = {"moving-mdm": "mdm", "fixed-arm": "arm"}
 EDIT = ("drop_anchors k=1", "drop_anchors k=1 (random)")
 
 
-def run(folder: Path, kind: str, conditions: Iterable[str], **more: Any) -> Path:
+def run(folder: Path, conditions: Iterable[str], **more: Any) -> Path:
     """A run of ten questions, all answered rightly but closed book and, by the autoregressive model, with the edit."""
     folder.mkdir()
     models = {name: {"kind": one} for name, one in KINDS.items()}
-    (folder / "manifest.json").write_text(json.dumps({"kind": kind, "models": models, "data": {"d": {}}, **more}))
-    make = StudyRecord if kind == "study" else AnswerRecord
+    (folder / "manifest.json").write_text(json.dumps({"format": FORMAT, "models": models, "data": {"d": {}}, **more}))
     wrong = {("moving-mdm", "closed"), ("fixed-arm", EDIT[0])}
     records = [
-        make.model_validate(
-            {"item": f"{model} {condition} {i}", "index": i, "id": f"q{i}", "status": "done", "data": "d"}
-            | {"model": model, "condition": condition, "accuracy": float((model, condition) not in wrong)}
+        Record.model_validate(
+            {"what": "answer", "index": i, "id": f"q{i}", "status": "done", "data": "d", "model": model}
+            | {"condition": condition_of(condition), "accuracy": float((model, condition) not in wrong)}
         )
         for model in KINDS
         for condition in conditions
         for i in range(10)
     ]
-    write_records(folder / "records.jsonl", records)
+    write_records(folder, records)
     return folder
 
 
@@ -43,15 +44,15 @@ def by_id(run: Any, **more: Any) -> dict[str, str]:
 
 
 def test_runs_of_answers_need_no_traces(tmp_path: Path) -> None:
-    asked = run(tmp_path / "qa", "qa", ["closed", "rag"])
-    edited = run(tmp_path / "edits", "intervene", ["plain", *EDIT])
+    asked = run(tmp_path / "qa", ["closed", "rag"])
+    edited = run(tmp_path / "edits", ["plain", *EDIT])
     assert by_id(asked) == by_id(str(asked)) == {"rag-gain": "supported"}
     assert by_id(edited) == {"arm-without-anchors": "supported", "mdm-without-anchors": "supported"}
     assert by_id([asked, edited]) == by_id(asked) | by_id(edited)
 
 
 def test_a_study_gives_the_claims_of_all_it_holds(tmp_path: Path) -> None:
-    study = run(tmp_path / "study", "study", ["closed", "rag", *EDIT])
+    study = run(tmp_path / "study", ["closed", "rag", *EDIT])
     answered = {"rag-gain": "supported", "arm-without-anchors": "supported", "mdm-without-anchors": "supported"}
     assert by_id(study) == answered
     traces = [*samples("moving", causal=False, n=8), *samples("fixed", causal=True, n=8)]

@@ -93,6 +93,6 @@ def floatlens(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, st
 @pytest.fixture
 def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records and traces alone, without the tables and figures that take longer than the items."""
-    from floatlens.runs import results
+    from floatlens.runs import publish
 
-    monkeypatch.setattr(results, "publish_study", lambda *_, **__: results.Findings())
+    monkeypatch.setattr(publish, "publish_study", lambda *_, **__: publish.Findings())

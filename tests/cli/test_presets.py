@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from floatlens.runs import driving
+from floatlens.runs import engine
 
 Run = Callable[..., tuple[int, str, str]]
 Data = Callable[..., Path]
@@ -27,6 +27,10 @@ PRESETS = {
 
 def records(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+
+
+def _identity(record: dict[str, Any]) -> str:
+    return json.dumps([record[key] for key in ("what", "model", "data", "condition", "id")])
 
 
 # -- what all have in common ------------------------------------------------------------------------------------------
@@ -62,7 +66,7 @@ def test_running_again_continues_and_a_finished_run_says_so(
     code, shown, err = floatlens(*command, "--out", out)
     assert code == 0, err
     assert f"1 item to do ({items - 1} on record)" in shown
-    assert {one["item"] for one in records(out)} == {one["item"] for one in whole}
+    assert {_identity(one) for one in records(out)} == {_identity(one) for one in whole}
     monkeypatch.setattr("floatlens.models.loading._read_weights", None)
     code, shown, err = floatlens(*command, "--out", out)
     assert code == 0, err
@@ -77,14 +81,14 @@ def test_ctrl_c_finishes_the_item_and_says_how_to_continue(
     floatlens: Run, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command, items = PRESETS[name]
-    settle = driving._settle
+    settle = engine._write
 
     def interrupted(*args: object) -> object:
         signal.raise_signal(signal.SIGINT)
         return settle(*args)  # type: ignore[arg-type]
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(driving, "_settle", interrupted)
+    monkeypatch.setattr(engine, "_write", interrupted)
     out = tmp_path / "run"
     code, _, err = floatlens(*command, "--batch", "1", "--out", out)
     assert code == 130

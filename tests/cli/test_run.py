@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from floatlens.runs import driving
+from floatlens.runs import engine
 
 Run = Callable[..., tuple[int, str, str]]
 STUDY = {
@@ -61,13 +61,13 @@ def test_ctrl_c_says_how_to_continue(
 ) -> None:
     import signal
 
-    settle = driving._settle
+    settle = engine._write
 
     def interrupted(*args: object) -> object:
         signal.raise_signal(signal.SIGINT)
         return settle(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(driving, "_settle", interrupted)
+    monkeypatch.setattr(engine, "_write", interrupted)
     out = tmp_path / "run"
     code, _, err = floatlens("run", study, "--out", out, "--workers", "1")
     assert code == 130

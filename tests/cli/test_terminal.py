@@ -7,7 +7,7 @@ import pytest
 from floatlens.cli import terminal
 from floatlens.cli.parsing import parse_settings
 from floatlens.cli.studies import RunningAccuracy
-from floatlens.runs.records import AnswerRecord
+from floatlens.records import Record
 
 
 class Clock:
@@ -84,14 +84,14 @@ def test_plain_lines_have_the_running_accuracy_and_no_answers(capsys: pytest.Cap
     bar, running = terminal._PlainBar(total=9, done=0, clock=clock), RunningAccuracy()
     for condition, accuracy in (("closed", 0.0), ("rag", 1.0), ("rag", 0.0), ("rag", 1.0), ("rag", None)):
         clock.now += 4
-        values = {"item": "i", "index": 0, "id": "q", "status": "done", "model": "m", "data": "d"}
-        answer = {"condition": condition, "accuracy": accuracy, "prediction": "a word"}
-        record = AnswerRecord.model_validate({**values, **answer})
+        values = {"what": "answer", "index": 0, "id": "q", "status": "done", "model": "m", "data": "d"}
+        answer = {"condition": {"kind": condition}, "accuracy": accuracy, "prediction": "a word"}
+        record = Record.model_validate({**values, **answer})
         bar.item(record.prediction or "", running.after(record))
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "floatlens: 3 of 9 (4.0 s each, 24 s left); m, d, rag: accuracy 50.0% of 2"
     assert running.after(record) == "m, d, rag: accuracy 66.7% of 3"
-    assert running.after(record.model_copy(update={"condition": "new"})) == "m, d, new"
+    assert running.after(record.model_copy(update={"data": "e"})) == "m, e, rag"
 
 
 def test_progress_is_plain_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from floatlens.analysis.curves import Curve
 from floatlens.analysis.intervals import estimate
+from floatlens.analysis.stress import Curve
 from floatlens.data.stress import StressSettings, points
 from floatlens.plots import plot_gains, plot_stress
 

@@ -150,7 +150,7 @@ def test_a_score_that_is_not_defined_is_left_blank(tmp_path: Path) -> None:
     run = make_answers(tmp_path / "stress", "stress")
     lines = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
     for line in lines:
-        if line["condition"] == "clean":
+        if line["condition"].get("test") == "clean":
             line["accuracy"] = 0.0
     (run / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     page = Parts(report([run], tmp_path / "r.html").path.read_text(encoding="utf-8"))

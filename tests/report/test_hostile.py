@@ -59,7 +59,9 @@ def bad_report(tmp_path_factory: pytest.TempPathFactory) -> Made:
     run = root / "<script>canary=1<" / "traces"
     for sample in range(2):
         hostile(sample, surrogates=False).save(run / f"<img src=x onerror=canary=1> {sample}")
-    (run.parent / "manifest.json").write_text(json.dumps({BAD: [BAD, "\ud800", "\x00", "\u2028"]}))
+    (run.parent / "manifest.json").write_text(
+        json.dumps({"format": 2, "models": {}, BAD: [BAD, "\ud800", "\x00", "\u2028"]})
+    )
     folder = root / os.fsdecode(b"\xff<img src=x onerror=canary=1>\xe2\x80\xae")  # not UTF-8: a lone surrogate
     models = {NAME: "mdm", FORMULA: "arm"}
     asked = [

@@ -169,12 +169,13 @@ def test_runs_of_one_model_with_other_settings_stand_side_by_side() -> None:
 
 def test_a_run_with_a_manifest_shows_it(runs: list[Path], tmp_path: Path) -> None:
     make_trace("mdm", 0).save(tmp_path / "run" / "traces" / "0")
-    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"kind": "trace", "seed": 7}))
-    line = {"item": "0", "index": 0, "id": "q", "status": "done"}
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"format": 2, "models": {}, "seed": 7}))
+    line = {"what": "trace", "model": "m", "data": "d", "condition": {"kind": "rag"}, "index": 0, "id": "q"}
+    line["status"] = "done"
     (tmp_path / "run" / "records.jsonl").write_text(json.dumps(line) + "\n")
     made = report([tmp_path / "run"], tmp_path / "out")
     (run,) = Parts(made.path.read_text()).json("report")["runs"]
-    assert run["manifest"] == {"kind": "trace", "seed": 7}
+    assert run["manifest"]["seed"] == 7
     assert (run["outcomes"], run["source"], run["traces"]) == ({"done": 1}, "manifest.json", 1)
 
 

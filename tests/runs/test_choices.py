@@ -29,15 +29,15 @@ def test_a_device_map_goes_from_the_study_to_the_loader(given: Any, monkeypatch:
         return object()
 
     monkeypatch.setattr(floatlens.models, "load", load)
-    (subject,) = make_plan(read_study(study(device_map=given, dtype="bfloat16"))).subjects
-    Holder().get(subject.model)
+    (planned,) = make_plan(read_study(study(device_map=given, dtype="bfloat16"))).models
+    Holder().get(planned.config)
     assert [(one["ref"], one["device_map"], one["device"], one["dtype"]) for one in asked] == [
         ("scale:qwen", given, None, "bfloat16")
     ]
 
 
 def test_a_device_and_a_device_map_are_one_too_many() -> None:
-    with pytest.raises(FloatlensError, match=r"models\[0\] is .*give device or device_map, not both"):
+    with pytest.raises(FloatlensError, match=r"models\[0\].*give device or device_map, not both"):
         read_study(study(device="cpu", device_map="auto"))
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import floatlens as fl
 from floatlens.core.errors import FloatlensError
+from floatlens.runs.manifest import manifest_of
 from floatlens.runs.plan import make_plan
 from floatlens.runs.study_file import read_study
 
@@ -41,7 +42,7 @@ def test_targets_beside_answers(tmp_path: Path) -> None:
     traces = [one for one in run.records if one.what == "trace"]
     answers = [one for one in run.records if one.what == "answer"]
     assert (len(traces), len(answers)) == (4, 4)
-    examples = {e.id: e for e in make_plan(read_study(study)).parts[0].data.examples()}
+    examples = {e.id: e for e in make_plan(read_study(study)).data[0].data.examples()}
     for one in traces:
         assert one.status == "done", one.error
         assert (one.answer, one.forced) == (examples[one.id].answers[0], True)
@@ -53,8 +54,9 @@ def test_targets_beside_answers(tmp_path: Path) -> None:
     assert all(trace.forced for trace in run.traces())
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["study"]["traces"]["target"] == "answer"
-    assert manifest["forced"]["scale:llada"]["temperature"] == 0.5
-    assert {"gen_length", "steps", "block_length"}.isdisjoint(manifest["forced"]["scale:llada"])
+    forced = manifest["models"]["scale:llada"]["forced"]
+    assert forced["temperature"] == 0.5
+    assert {"gen_length", "steps", "block_length"}.isdisjoint(forced)
     fl.run(study, tmp_path / "run")  # nothing left to do, and the folder is that of this study
 
 
@@ -76,9 +78,9 @@ def test_passages(tmp_path: Path) -> None:
 
 def test_a_study_that_forces_nothing_is_as_before() -> None:
     plan = make_plan(read_study(BASE | {"data": [{"ref": "scale:rag:documents=2", "limit": 1}]}))
-    manifest = plan.manifest()
-    assert "forced" not in manifest
-    assert "target" not in manifest["study"]["traces"]
+    manifest = manifest_of(plan)
+    assert manifest["models"]["scale:llada"]["forced"] is None
+    assert manifest["target"] == "none"
 
 
 @pytest.mark.parametrize(

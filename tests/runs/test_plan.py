@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.runs.choosing import choose
-from floatlens.runs.counting import count, group_of
-from floatlens.runs.estimating import forecast
+from floatlens.records import CLOSED, RAG, Edited, Record, Stressed
+from floatlens.runs.conditions import choose
+from floatlens.runs.counts import count, group_of
+from floatlens.runs.forecast import forecast
+from floatlens.runs.items import trace_file, trace_items
+from floatlens.runs.manifest import manifest_of
 from floatlens.runs.plan import Plan, make_plan
-from floatlens.runs.records import StudyRecord
 from floatlens.runs.study_file import read_study
 
 Planned = Callable[..., Plan]
@@ -47,13 +49,54 @@ def rows(plan: Plan) -> dict[tuple[str, str], dict[str, int]]:
 
 
 def test_names_become_modes_tests_and_edits() -> None:
-    chosen = choose(["noise", "drop_anchors:k=1,5", "closed", "closed"], "here")
-    assert (chosen.modes, chosen.tests) == (("closed", "rag"), ("noise",))  # an edit is compared with rag
+    wrong: list[tuple[int, str]] = []
+    chosen = choose(["noise", "drop_anchors:k=1,5", "closed", "closed"], wrong)
+    assert (chosen.modes, chosen.tests) == (("closed",), ("noise",))
     assert [spec.label for spec in chosen.edits] == ["drop_anchors k=1", "drop_anchors k=5"]
-    with pytest.raises(FloatlensError, match='here: no condition "nois"; did you mean "noise"'):
-        choose(["nois"], "here")
-    with pytest.raises(FloatlensError, match='here drop_anchors:z=1: drop_anchors has no setting "z"'):
-        choose(["drop_anchors:z=1"], "here")
+    assert wrong == []
+    choose(["nois", "rag", "drop_anchors:z=1"], wrong)
+    assert [place for place, _ in wrong] == [0, 2]
+    assert wrong[0][1].startswith('no condition "nois"; did you mean "noise"')
+    assert 'drop_anchors has no setting "z"' in wrong[1][1]
+
+
+def test_all_wrong_conditions_are_named_with_their_lines(planned: Planned, tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(
+        "models: [scale:llada]\ndata:\n  - ref: d.jsonl\n    conditions:\n      - nois\n  - ref: d.jsonl\n"
+        "conditions:\n  - rag\n  - rga\n"
+    )
+    with pytest.raises(FloatlensError) as caught:
+        make_plan(read_study(path))
+    assert f'{path}:5: data[0].conditions[0]: no condition "nois"' in str(caught.value)
+    assert f'{path}:9: conditions[1]: no condition "rga"' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("data: [none.jsonl]\nmodels: [scale:llada]", "1: data[0]: "),
+        ("data: [d.jsonl]\nmodels:\n  - scale:llama2", "3: models[0]: "),
+        ("data: [d.jsonl]\nmodels: [scale:llada]\ndecoding:\n  settings: {stpes: 3}", "3: decoding: "),
+        ("data: [d.jsonl]\nmodels: [scale:llada]\ntraces:\n  probes: [recieved]", "4: traces.probes: "),
+    ],
+)
+def test_what_is_wrong_inside_a_file_has_its_line(planned: Planned, tmp_path: Path, line: str, place: str) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(line + "\n")
+    with pytest.raises(FloatlensError) as caught:
+        make_plan(read_study(path))
+    assert str(caught.value).startswith(f"{path}:{place}")
+
+
+def test_words_outside_a_small_vocabulary_are_told_before_anything_is_asked(planned: Planned) -> None:
+    said: list[str] = []
+    plan = planned(said.append)
+    assert any("are outside the vocabulary of scale:llada (485 tokens)" in line for line in said)
+    assert set(plan.notes) <= set(said)
+    quiet: list[str] = []
+    planned(quiet.append, data=[{"ref": "scale:rag:documents=2", "limit": 3}])
+    assert quiet == []
 
 
 def test_gold_by_the_answer_in_a_study(planned: Planned, tmp_path: Path) -> None:
@@ -62,9 +105,9 @@ def test_gold_by_the_answer_in_a_study(planned: Planned, tmp_path: Path) -> None
     ref = str(tmp_path / "d.jsonl")
     marked, by_answer = planned(**asked), planned(data=[{"ref": ref, "gold": "answer"}], **asked)
     assert [rows(plan)["d", "noise"]["llada"] for plan in (marked, by_answer)] == [2 * 4, 2 * 5]
-    assert by_answer.manifest()["data"]["d"]["gold"] == "answer"
-    assert by_answer.manifest()["study"]["data"][0]["gold"] == "answer"
-    assert "gold" not in marked.manifest()["study"]["data"][0]
+    assert manifest_of(by_answer)["data"]["d"]["gold"] == "answer"
+    assert manifest_of(by_answer)["study"]["data"][0]["gold"] == "answer"
+    assert manifest_of(marked)["study"]["data"][0]["gold"] is None
 
 
 def test_every_item_is_counted_once(planned: Planned) -> None:
@@ -86,9 +129,10 @@ def test_every_item_is_counted_once(planned: Planned) -> None:
         ("d", "masks"): {"llada": 20},  # masks and dots, for models that have masks
     }
     assert "noise: 1 of 5 questions of d do not fit" in said[0]
-    files = [item.file for item in plan.parts[0].traces(plan.subjects[0], 0)]
+    assert said[0] in plan.notes
+    files = [trace_file(item, 0) for item in trace_items(plan.models[0], plan.data[0])]
     assert len(set(files)) == 6
-    assert all(file.startswith("traces/1-scale-llada/d-trace-gold-") for file in files)
+    assert all(file.startswith("traces/1-scale-llada/d-position-") for file in files)
 
 
 def test_a_data_set_may_have_its_own_conditions_and_traces(planned: Planned) -> None:
@@ -106,29 +150,29 @@ def test_a_models_own_settings_go_before_those_of_the_study(planned: Planned) ->
     plan = planned(
         models=[own, "scale:dream"], decoding={"settings": {"gen_length": 8, "steps": 4}}, seeds={"decoding": 5}
     )
-    llada, dream = (one.config.decoding.settings for one in plan.subjects)
+    llada, dream = (one.ask.decoding.settings for one in plan.models)
     assert (llada["steps"], llada["gen_length"], llada["seed"]) == (2, 8, 5)
     assert (dream["steps"], dream["gen_length"], dream["seed"]) == (4, 8, 5)
     other = {"ref": "scale:llada", "decoding": {"sampler": "threshold"}}
-    (subject,) = planned(models=[other]).subjects
-    assert subject.config.decoding.sampler == "threshold"
+    (model,) = planned(models=[other]).models
+    assert model.ask.decoding.sampler == "threshold"
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"conditions": ["ragg"]}, 'study: conditions: no condition "ragg"; did you mean "rag"'),
-        ({"analyses": ["drif"]}, 'analyses: no analysis "drif"; did you mean "drift"'),
-        ({"stress": {"seed": 1}}, "stands in seeds.stress"),
-        ({"decoding": {"settings": {"seed": 1}}}, "stands in seeds.decoding"),
+        ({"conditions": ["ragg"]}, 'study: conditions[0]: no condition "ragg"; did you mean "rag"'),
+        ({"analyses": ["drif"]}, 'analyses[0]: no analysis "drif"; did you mean "drift"'),
+        ({"stress": {"seed": 1}}, "goes into seeds.stress"),
+        ({"decoding": {"settings": {"seed": 1}}}, "goes into seeds.decoding"),
         ({"decoding": {"settings": {"stpes": 1}}}, 'no setting "stpes"'),
         ({"conditions": ["ablate_heads:top=2"]}, "retrieval heads are chosen from the study's traces"),
         (
             {"conditions": ["ablate_heads"], "traces": {"questions": 1, "probes": ["received", "flow"]}},
             "which need the probe answer_rows; add it to traces.probes",
         ),
-        ({"conditions": ["freeze_layers:layers=0-99"]}, "study: freeze_layers layers=0-99: layer 8 is"),
-        ({"conditions": ["drop_anchors:k=0"]}, "study: conditions drop_anchors:k=0: DropAnchors(k=0): k is"),
+        ({"conditions": ["freeze_layers:layers=0-99"]}, "edit freeze_layers layers=0-99: layer 8 is"),
+        ({"conditions": ["drop_anchors:k=0"]}, "study: conditions[0]: edit drop_anchors:k=0: DropAnchors(k=0): k is"),
         ({"conditions": ["ablate_heads:heads=1.99"]}, "there is no head (1, 99)"),
         ({"data": ["scale:rag", "scale:rag"]}, 'its name "scale:rag" is that of scale:rag'),
         ({"data": ["scale:closed-known"]}, "no documents, which this task needs"),
@@ -144,9 +188,10 @@ def test_what_cannot_be_done_is_refused_before_any_weights(planned: Planned, cha
 
 
 def test_conditions_have_a_line_of_the_plan() -> None:
-    names = {"noise-0.2": "noise", "distractor-topic-4": "distractor", "closed": "closed", "trace gold 4": "trace"}
-    names["drop_anchors k=1 (random)"] = "drop_anchors k=1"
-    assert {name: group_of(name) for name in names} == names
+    drop = Edited(name="drop_anchors", settings={"k": 1}, control="random", seed=0)
+    topic = Stressed(test="distractor", series="topic", x=4, point="4")
+    assert [group_of("answer", one) for one in (CLOSED, topic, drop)] == ["closed", "distractor", "drop_anchors k=1"]
+    assert [group_of("trace", one) for one in (RAG, topic)] == ["trace", "trace"]
 
 
 def test_time_is_told_from_records_where_there_are_some(planned: Planned) -> None:
@@ -155,8 +200,15 @@ def test_time_is_told_from_records_where_there_are_some(planned: Planned) -> Non
     by_rule = forecast(plan, counts, [], 1, 1)
     assert by_rule.seconds is not None
     assert "rule of thumb" in by_rule.basis
-    done = StudyRecord(
-        item="x", index=0, id="q0", status="done", seconds=10.0, model="scale:llada", data="d", condition="closed"
+    done = Record(
+        what="answer",
+        index=0,
+        id="q0",
+        status="done",
+        seconds=10.0,
+        model="scale:llada",
+        data="d",
+        condition=CLOSED,
     )
     known = forecast(plan, counts, [done], 2, 1)
     assert known.basis == "from the 1 items on record"

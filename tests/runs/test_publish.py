@@ -1,4 +1,4 @@
-"""What `publish` writes: which files, the numbers in them, what is left out and why, and where it refuses."""
+"""What `publish_traces` writes: which files, the numbers in them, what is left out and why, and where it refuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from floatlens.analysis import ANALYSES, absorption, drift
 from floatlens.claims import claims_frame
 from floatlens.core.errors import FloatlensError
 from floatlens.plots.registry import FIGURES
-from floatlens.runs.publish import FORMATS, publish
+from floatlens.runs.outputs import FORMATS
+from floatlens.runs.trace_outputs import publish_traces as publish
 from floatlens.traces import Trace
 from shared.synthetic import ready, samples
 

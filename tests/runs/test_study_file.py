@@ -38,9 +38,9 @@ def test_a_bare_text_is_a_reference() -> None:
         ({"traces": {"place": [0]}}, 'no key "traces.place"; did you mean "places"?'),
         ({"machine": {"worker": 2}}, 'no key "machine.worker"; did you mean "workers"?'),
         ({"stress": {"noise": {"ratio": [0]}}}, 'noise: no key "ratio"; did you mean "ratios"?'),
-        ({"traces": {"questions": -1}}, "traces.questions is -1: value error, wants a whole number, at least 0"),
-        ({"output": {"figures": ["gif"]}}, "output.figures[0] is 'gif': input should be 'pdf', 'svg' or 'png'"),
-        ({"models": []}, "models is []"),
+        ({"traces": {"questions": -1}}, "traces.questions=-1: wants a whole number, at least 0"),
+        ({"output": {"figures": ["gif"]}}, 'output.figures[0] wants "pdf", "svg" or "png", got "gif"'),
+        ({"models": []}, "models is empty"),
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], message: str) -> None:
@@ -52,11 +52,15 @@ def test_a_file_is_named_with_its_line(tmp_path: Path) -> None:
     path.write_text("models: [scale:llada]\ndata:\n  - ref: scale:rag\n    limt: 3\n")
     assert wrong(path) == f'{path}:4: no key "data[0].limt"; did you mean "limit"?'
     path.write_text("models: [scale:llada]\nname: a\nname: b\n")
-    assert wrong(path) == f"{path}:3: name is given twice, first on line 2"
+    assert wrong(path) == f"{path}:3: name is given twice; give it once"
     path.write_text("models: [scale:llada\ndata: x\n")
     assert wrong(path).startswith(f"{path}:2: not valid YAML (")
     path.write_text("name: a\nmodels: [x]\n")
     assert wrong(path) == f"{path}:1: data is missing"
+    path.write_text("name: a\nmodel: [x]\ndata: [y]\n")
+    assert wrong(path) == f'{path}:2: no key "model"; did you mean "models"?'
+    path.write_text("models: [x]\ndata:\n  - {ref: y, limit: 0}\ntraces: {questions: -1}\n")
+    assert f"{path}:3: data[0].limit wants at least 1, got 0; {path}:4: traces.questions=-1: " in wrong(path)
     path.write_text("just words\n")
     assert "a study is a mapping" in wrong(path)
     path.write_bytes(b"\xff\xfe\x00")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from floatlens.core.errors import FloatlensError
 from floatlens.report import report
 from floatlens.report.answered import open_answered
 from floatlens.report.provenance import run_facts
-from floatlens.runs.records import StudyRecord
 from shared.small import ITEMS, STUDY, assert_same, bare
 
 
@@ -43,19 +41,19 @@ def test_the_run_can_be_looked_into(done: fl.Run) -> None:
     assert [trace.model["ref"] for trace in traces] == ["scale:qwen"] * 2 + ["scale:llada"] * 2
     assert [trace.data.attrs["prompt"]["gold"] for trace in traces] == [0, 2, 0, 2]
     assert {trace.data_set for trace in traces} == {"scale:rag:documents=3"}
-    assert set(again.answers["condition"]) == {
-        *("closed", "rag", "clean", "noise-0", "noise-0.4"),
+    assert {one.label for one in again.answers["condition"]} == {
+        *("closed", "rag", "clean", "noise 0", "noise 1"),
         *("drop_anchors k=1", "drop_anchors k=1 (random)", "ablate_heads top=2", "ablate_heads top=2 (random)"),
     }
     assert {"mdm-moves", "rag-gain", "mdm-without-anchors", "flow-follows-gold"} <= set(again.claims["claim"])
-    assert repr(again).endswith(f"run': study, {ITEMS} records)")
+    assert repr(again).endswith(f"run': small, {ITEMS} records)")
     with pytest.raises(FloatlensError, match="not a run"):
         fl.open_run(done.path / "tables")
 
 
 def test_the_manifest_says_what_is_needed_to_repeat_it(done: fl.Run) -> None:
     manifest = done.manifest
-    assert manifest["kind"] == "study"
+    assert manifest["format"] == 2
     assert manifest["study"]["traces"]["places"] == [0, 2]
     assert manifest["models"]["scale:llada"]["ask"]["decoding"]["settings"]["steps"] == 2
     assert len(manifest["data"]["scale:rag:documents=3"]["sha256"]) == 64
@@ -67,10 +65,10 @@ def test_the_manifest_says_what_is_needed_to_repeat_it(done: fl.Run) -> None:
 
 
 def test_edits_are_measured_beside_their_answers(done: fl.Run) -> None:
-    own = [one for one in done.records if isinstance(one, StudyRecord) and one.measured is not None]
-    assert {one.condition for one in own} >= {"rag", "drop_anchors k=1", "ablate_heads top=2 (random)"}
+    own = [one for one in done.records if one.measured is not None]
+    assert {one.condition.label for one in own} >= {"rag", "drop_anchors k=1", "ablate_heads top=2 (random)"}
     assert {one.index for one in own} == {0}
-    assert all(one.kl is not None for one in own if " " in one.condition)
+    assert all(one.kl is not None for one in own if one.condition.kind == "edit")
 
 
 def test_the_report_speaks_of_answers_too(done: fl.Run, tmp_path: Path) -> None:
@@ -103,18 +101,17 @@ def test_processes_and_batches_give_the_same(done: fl.Run, tmp_path: Path) -> No
 def test_failures_are_on_record_and_the_rest_goes_on(
     done: fl.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from floatlens.runs import asking, tracetask
+    from floatlens.runs import tasks
 
     def broken(*_: object, **__: object) -> None:
         raise ValueError("no luck")
 
-    monkeypatch.setattr(asking, "ask", broken)
-    monkeypatch.setattr(tracetask, "trace", broken)
+    monkeypatch.setattr(tasks, "ask", broken)
+    monkeypatch.setattr(tasks, "trace", broken)
     few = {"models": ["scale:qwen"], "data": [{"ref": "scale:rag:documents=2", "limit": 2}], "traces": {"questions": 1}}
     few["analyses"] = ["drift"]
     run = fl.run(few, tmp_path / "run")
     assert [(one.status, one.error) for one in run.records] == [("failed", "ValueError: no luck")] * 5
     monkeypatch.undo()
     assert fl.run({**few, "output": {"figures": ["png"], "report": False}}, tmp_path / "run").failed == []
-    lines = (tmp_path / "run" / "records.jsonl").read_text().splitlines()
-    assert len(lines) == len({json.loads(line)["item"] for line in lines}) == 5
+    assert len(bare(tmp_path / "run")) == 5

@@ -7,7 +7,10 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from floatlens.runs.records import AnswerRecord, StudyRecord, write_records
+from floatlens.data.stress import STRESS_TESTS, StressSettings, points
+from floatlens.edits.spec import parse_edit
+from floatlens.records import CLOSED, RAG, Condition, Edited, Record, Stressed, read_records
+from floatlens.records.store import FORMAT, write_records
 
 QUESTIONS = 12
 KINDS = {"moving-mdm": "mdm", "fixed-arm": "arm"}
@@ -48,10 +51,9 @@ def make_answers(
     folder.mkdir(parents=True)
     ask = {"decoding": {"sampler": "own", "settings": {"gen_length": 8}}}
     manifest: dict[str, Any] = {
-        "kind": kind,
-        "format": 1,
+        "format": FORMAT,
         "models": {ref: {"kind": side, "layers": 3, "heads": 2, "ask": ask} for ref, side in models.items()},
-        "data": {data: {"count": QUESTIONS}},
+        "data": {data: {"count": QUESTIONS, "column": data}},
         "template": "default@1",
     }
     if kind == "stress":
@@ -63,40 +65,51 @@ def make_answers(
         for condition in CONDITIONS[kind]
         for question in range(QUESTIONS)
     ]
-    write_records(folder / "records.jsonl", records)
+    write_records(folder, records)
     return folder
+
+
+def condition_of(name: str) -> Condition:
+    """The condition that a name of `CONDITIONS` stands for."""
+    if name in ("closed", "rag", "plain"):
+        return CLOSED if name == "closed" else RAG
+    settings: StressSettings = StressSettings.model_validate(STRESS)
+    for point in (point for test in STRESS_TESTS for point in points(test, settings)):
+        if point.name == name:
+            return Stressed(test=point.test, series=point.series, x=point.x, point=point.point)
+    (spec,) = parse_edit(name.removesuffix(" (random)").replace(" ", ":"))
+    drawn = {"control": "random", "seed": 0} if name.endswith(" (random)") else {}
+    return Edited.model_validate({"name": spec.name, "settings": spec.settings, **drawn})
 
 
 def make_study(folder: Path, *, failed: int = 0) -> Path:
     """A study: the answers of qa, the first so many failed, and the record of one trace."""
     run = make_answers(folder, "qa")
-    manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps({**manifest, "kind": "study"}))
-    lines = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
-    records = [StudyRecord(**line | {"status": "failed" if i < failed else "done"}) for i, line in enumerate(lines)]
-    about = {"item": "trace", "index": 0, "id": "q0", "status": "done", "model": "moving-mdm", "data": "people"}
-    records.append(StudyRecord(**about, condition="trace", what="trace", file="traces/0.zarr.zip"))
-    write_records(run / "records.jsonl", records)
+    records = [
+        one.model_copy(update={"status": "failed" if i < failed else "done"}) for i, one in enumerate(read_records(run))
+    ]
+    about: dict[str, Any] = {"index": 0, "id": "q0", "status": "done", "model": "moving-mdm", "data": "people"}
+    records.append(Record(**about, condition=RAG, what="trace", file="traces/0.zarr.zip"))
+    write_records(run, records)
     return run
 
 
-def _record(kind: str, model: str, data: str, condition: str, question: int, said: str) -> AnswerRecord:
+def _record(kind: str, model: str, data: str, condition: str, question: int, said: str) -> Record:
     score = float(right(model, condition, question))
     more: dict[str, Any] = {}
     if kind == "intervene" and condition != "plain":
         more["kl"] = 0.25 + question / 100
     if kind == "intervene" and question < 2:
         more["measured"] = {"overlap": 0.5, "speed": 0.1}
-    name = f"{model}-{condition}-{question}"
     scores = {"accuracy": score, "f1": score, "exact_match": score}
-    return AnswerRecord(
-        item=name,
+    return Record(
+        what="answer",
         index=question,
         id=f"q{question}",
         status="done",
         model=model,
         data=data,
-        condition=condition,
+        condition=condition_of(condition),
         prediction=said if score else "no",
         **scores,
         **more,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from floatlens.runs.records import StudyRecord, read_records
+from floatlens.records import Record, read_records
 from floatlens.traces import open_trace
 
 STUDY: dict[str, Any] = {
@@ -31,9 +31,9 @@ STUDY: dict[str, Any] = {
 ITEMS = 2 * (2 + 3 * (2 + 1 + 2 + 4))
 
 
-def bare(out: Path) -> dict[str, StudyRecord]:
+def bare(out: Path) -> dict[str, Record]:
     """Records by item, without what depends on the clock."""
-    found = read_records(out / "records.jsonl", StudyRecord)
+    found = read_records(out)
     assert len(found) == len({record.item for record in found})
     return {record.item: record.model_copy(update={"seconds": None}) for record in found}
 

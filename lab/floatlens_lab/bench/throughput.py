@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from floatlens.runs.asking import ask_tasks
+from floatlens.runs.engine import answer_tasks
 from floatlens.runs.plan import make_plan
 from floatlens.runs.ray_workers import RayWorkers
 from floatlens.runs.study_file import read_study
@@ -25,8 +25,7 @@ from floatlens.runs.workers import Executor, Workers
 
 if TYPE_CHECKING:
     from floatlens.runs.folder import RunFolder
-    from floatlens.runs.records import StudyRecord
-    from floatlens.runs.spread import Task
+    from floatlens.runs.scheduling import Task
 
 __all__ = ["Throughput", "as_markdown", "measure", "save"]
 
@@ -100,11 +99,12 @@ def _tasks(model: str, questions: int, traces: int) -> list[Task[Any]]:
     data = {"ref": "scale:rag", "limit": max(questions, traces), "conditions": ["rag"]}
     decoding = {"settings": {"gen_length": 8}}
     study = {"models": [model], "data": [data], "decoding": decoding, "traces": {"questions": traces}}
+    study["machine"] = {"batch": 8}
     plan = make_plan(read_study(study))
-    (subject,), (part,) = plan.subjects, plan.parts
-    blank = cast("RunFolder[StudyRecord]", _Blank())
-    asked = ask_tasks(subject, [part.data], part.asked, blank, 8)
-    return [*plan.trace_tasks(subject, blank), *asked]
+    (model_plan,), (part,) = plan.models, plan.data
+    nothing = cast("RunFolder", _Blank())
+    answers = answer_tasks(plan, model_plan, part, part.conditions, nothing)
+    return [*plan.trace_tasks(model_plan, nothing.done), *answers]
 
 
 class _Blank:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from floatlens.core.errors import FloatlensError
+from floatlens.records.store import is_run
 from floatlens.traces import Trace, open_trace
 
-__all__ = ["Traces", "each_trace", "has_traces", "trace_files"]
+__all__ = ["Traces", "each_trace", "has_traces", "trace_files", "traced_runs"]
 
 Traces = Trace | str | Path | Iterable[Trace | str | Path]
 """A trace, a file, a folder of them, a run folder, or any iterable of these."""
@@ -29,6 +30,11 @@ def each_trace(traces: Traces) -> Iterator[Trace]:
 def has_traces(run: Path) -> bool:
     """Whether a run folder holds any trace; one of answers alone has none."""
     return next((run / "traces").rglob("*.zarr.zip"), None) is not None
+
+
+def traced_runs(runs: Iterable[Path]) -> list[Path]:
+    """Those with traces to be read: all but run folders without any."""
+    return [run for run in runs if not is_run(run) or has_traces(run)]
 
 
 def trace_files(path: Path) -> list[Path]:

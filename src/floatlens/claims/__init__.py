@@ -6,10 +6,8 @@
 The rules, and the history of their changes, are in docs/claims.md. No torch, no figures.
 """
 
-from floatlens.claims.answers import answer_claims
 from floatlens.claims.claim import Claim, ClaimRule, Finding, Limit, Part, Verdict, claim, claims_frame
-from floatlens.claims.edits import edit_claims
-from floatlens.claims.registry import CLAIMS, claims
+from floatlens.claims.registry import CLAIMS, answer_claims, claims
 from floatlens.claims.sentence import floating_sentence
 
 __all__ = [
@@ -24,6 +22,5 @@ __all__ = [
     "claim",
     "claims",
     "claims_frame",
-    "edit_claims",
     "floating_sentence",
 ]

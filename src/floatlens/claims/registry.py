@@ -12,6 +12,7 @@ from floatlens.analysis.registry import with_rule
 from floatlens.analysis.sources import Traces, each_trace, has_traces
 from floatlens.claims.claim import ANSWERS, Claim, ClaimRule
 from floatlens.core.registry import Registry
+from floatlens.records.store import is_run, open_answers
 from floatlens.traces import Trace
 
 if TYPE_CHECKING:
@@ -63,15 +64,13 @@ def claims(
     """
     if isinstance(run, Mapping):
         return _judged(run) + ([] if answers is None else answer_claims(answers))
-    from floatlens.runs.answers import answer_claims_of  # until runs write records with structured conditions
-
     answered: list[Path] = []
     traces = _if_any(_walk(run, answered, each))
     found: list[Claim] = []
     if traces is not None or not answered:
         needed = dict.fromkeys(name for one in CLAIMS.values() for name in one.needs if name != ANSWERS)
         found += _judged(analyse(traces or (), with_rule(needed, rule), skipped=skipped))
-    return found + [one for folder in answered for one in answer_claims_of(folder)]
+    return found + [one for folder in answered for one in answer_claims(open_answers(folder)[0])]
 
 
 def answer_claims(answers: pd.DataFrame) -> list[Claim]:
@@ -94,11 +93,9 @@ def _judged(given: Mapping[str, Any]) -> list[Claim]:
 
 def _walk(run: Traces, answered: list[Path], each: Callable[[Trace], object]) -> Iterator[Trace]:
     """Every trace in turn; run folders with answers go to `answered` and need not hold a trace."""
-    from floatlens.runs.answers import has_answers
-
     given: Iterable[Any] = [run] if isinstance(run, Trace | str | Path) else run
     for one in given:
-        if not isinstance(one, Trace) and has_answers(Path(one)):
+        if not isinstance(one, Trace) and is_run(Path(one)):
             answered.append(Path(one))
             if not has_traces(Path(one)):
                 continue

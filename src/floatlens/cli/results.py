@@ -38,15 +38,16 @@ def figures(
     The verdicts on claims are printed. Runs given together are compared. Figures: summary, drift, absorption, qk,
     token_classes, retrieval_heads, rollout, gold_lift, extremes and, for one trace of each model, anchors and qk_maps.
     """
-    from floatlens.runs.answers import answer_claims_of, has_answers
-    from floatlens.runs.publish import publish
+    from floatlens.claims import answer_claims
+    from floatlens.records.store import has_answers, open_answers
+    from floatlens.runs.trace_outputs import publish_traces
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
     studies = [run for run in runs if has_answers(run)]
-    more = [one for run in studies for one in answer_claims_of(run)] if not only else []
+    more = [one for run in studies for one in answer_claims(open_answers(run)[0])] if not only else []
     names = parse_names(formats, "--format") or ()
     with _walking(runs) as each:
-        made = publish(
+        made = publish_traces(
             runs, where, only=parse_names(only, "--only") or (), formats=names, rule=rule, more=more, each=each
         )
     if len(studies) == 1 and not only:  # several studies have tables of answers of their own
@@ -63,8 +64,8 @@ def claims(runs: Runs, rule: Rule = None) -> None:
 
     Traces test claims about attention, answers test claims about gains, robustness and edits; see docs/claims.md.
     """
+    from floatlens.analysis.sources import traced_runs
     from floatlens.claims import claims as judge
-    from floatlens.runs.answers import traced_runs
 
     skipped: dict[str, str] = {}
     with _walking(traced_runs(runs)) as each:
@@ -90,8 +91,8 @@ def report(
     Verdicts, interactive figures, tables and the explorer in one self-contained file that works offline. Runs given
     together are compared.
     """
+    from floatlens.analysis.sources import traced_runs
     from floatlens.report import report as write
-    from floatlens.runs.answers import traced_runs
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / "report.html"
     with _walking(traced_runs(runs)) as each:
@@ -101,13 +102,9 @@ def report(
 
 
 def _answers(study: Path, out: Path, formats: Sequence[str]) -> list[Path]:
-    from floatlens.core.validation import validate
-    from floatlens.runs.results import Findings, publish_answers
-    from floatlens.runs.study import Output
+    from floatlens.runs.answer_outputs import publish_answers
 
-    made = Findings()
-    publish_answers(study, out, validate(Output, {"figures": formats}), made)
-    return made.files
+    return publish_answers(study, out, formats=formats).files
 
 
 @contextmanager

@@ -17,13 +17,13 @@ from floatlens.cli.terminal import SHOWN, Bar, console, duration, progress, say,
 from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
-    from floatlens.runs.counting import Counts
+    from floatlens.records.record import Record
+    from floatlens.runs.counts import Counts
     from floatlens.runs.folder import RunFolder
     from floatlens.runs.plan import Plan
-    from floatlens.runs.records import StudyRecord
-    from floatlens.runs.results import Findings
-    from floatlens.runs.runs import Team
+    from floatlens.runs.publish import Findings
     from floatlens.runs.study_file import StudyLike
+    from floatlens.runs.team import Team
 
 __all__ = ["Request", "run_study"]
 
@@ -41,7 +41,7 @@ class Request:
 def run_study(study: StudyLike, request: Request) -> int:
     """Plan, run and publish a study; gives the exit code."""
     from floatlens.runs.plan import make_plan
-    from floatlens.runs.runs import folder_of, opened_folder, with_options
+    from floatlens.runs.run import folder_of, opened_folder, with_options
     from floatlens.runs.study_file import read_study
 
     report = {"report": False} if request.output.no_report else {}
@@ -67,7 +67,7 @@ def run_study(study: StudyLike, request: Request) -> int:
             say(f"stopped with {session.done} of {session.total} items on record")
             say(f"to continue: {shlex.join(request.command)}")
             return 130
-        return session.summary(made, [subject.ref for subject in plan.subjects])
+        return session.summary(made, [model.ref for model in plan.models], plan.notes)
 
 
 def _check_folder(folder: Path) -> None:
@@ -81,11 +81,11 @@ def _check_folder(folder: Path) -> None:
             return
 
 
-def _show_plan(plan: Plan, held: RunFolder[StudyRecord] | None, folder: Path) -> tuple[Counts, Team]:
+def _show_plan(plan: Plan, held: RunFolder | None, folder: Path) -> tuple[Counts, Team]:
     from floatlens.cli.study_views import plan_view
-    from floatlens.runs.counting import count
-    from floatlens.runs.estimating import forecast
-    from floatlens.runs.runs import team_for
+    from floatlens.runs.counts import count
+    from floatlens.runs.forecast import forecast
+    from floatlens.runs.team import team_for
 
     counts = count(plan, held)
     team = team_for(plan, counts.left)
@@ -96,16 +96,17 @@ def _show_plan(plan: Plan, held: RunFolder[StudyRecord] | None, folder: Path) ->
     return counts, team
 
 
-def _do(plan: Plan, held: RunFolder[StudyRecord], team: Team, session: _Session) -> bool:
+def _do(plan: Plan, held: RunFolder, team: Team, session: _Session) -> bool:
     """Do what is left; False where the user stopped it."""
-    from floatlens.runs.driving import Stop, run_plan
+    from floatlens.runs.engine import run_plan
+    from floatlens.runs.stop import Stop
 
     if session.done == session.total:
         return True
     stop = Stop(lambda: say("finishing the items under way, then stopping; press Ctrl-C again to stop at once"))
     if team.count != 1:
         say(f"starting {team.count or 'all'} workers; each loads its libraries and the first model")
-    records = run_plan(plan, held, team.executor, plan.study.machine.batch, stop)
+    records = run_plan(plan, held, team.executor, stop)
     with stop.listening(), progress("running", session.total, session.done) as bar:
         try:
             for record in records:
@@ -118,7 +119,7 @@ def _do(plan: Plan, held: RunFolder[StudyRecord], team: Team, session: _Session)
 
 def _publish(plan: Plan, folder: Path) -> Findings:
     from floatlens.analysis.sources import has_traces, trace_files
-    from floatlens.runs.results import publish_study
+    from floatlens.runs.publish import publish_study
 
     traces = len(trace_files(folder)) if has_traces(folder) else 0
     with progress("analysing", traces) as bar:
@@ -133,9 +134,9 @@ class RunningAccuracy:
     def __init__(self) -> None:
         self._right: dict[str, list[float]] = {}
 
-    def after(self, record: StudyRecord) -> str:
+    def after(self, record: Record) -> str:
         """One more answer: where it belongs, and the accuracy there."""
-        part = f"{record.model}, {record.data}, {record.condition}"
+        part = f"{record.model}, {record.data}, {record.condition.label}"
         right = self._right.setdefault(part, [])
         if record.accuracy is not None:
             right.append(record.accuracy)
@@ -152,9 +153,9 @@ class _Session:
         self._began = time.monotonic()
         self._accuracy = RunningAccuracy()
 
-    def take(self, record: StudyRecord, bar: Bar) -> None:
+    def take(self, record: Record, bar: Bar) -> None:
         """One more record: the bar moves and shows the accuracy so far."""
-        where = f"{record.model}, {record.data}, {record.condition}"
+        where = f"{record.model}, {record.data}, {record.condition.label}"
         named = f"{where}, question {record.index} ({record.id})"
         if record.warnings:
             self._warned += 1
@@ -175,12 +176,17 @@ class _Session:
         else:
             bar.item(record.prediction or "", self._accuracy.after(record))
 
-    def summary(self, made: Findings, models: Sequence[str]) -> int:
+    def summary(self, made: Findings, models: Sequence[str], notes: Sequence[str]) -> int:
         """The tables, the last lines, and the exit code."""
         from floatlens.cli.study_views import findings_view, skipped_lines, verdicts_line
 
         screen = console()
-        screen.print(findings_view(made, models, screen.width))
+        if made.unchanged:
+            say(f"nothing has changed: tables, figures and report in {self.out} are up to date")
+        else:
+            screen.print(findings_view(made, models, screen.width))
+        for note in notes:  # said before the run, which may be long ago
+            say(note)
         for line in skipped_lines(made.skipped):
             say(line)
         if made.claims:

@@ -14,19 +14,20 @@ from floatlens.cli.tables import INTERVAL, Row, by_model, in_blocks, interval, n
 from floatlens.cli.terminal import clean, duration
 from floatlens.data.stress import STRESS_TESTS
 from floatlens.plots.style import label_of
+from floatlens.records.condition import Stressed
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from floatlens.analysis.curves import Curve
+    from floatlens.analysis.stress import Curve
     from floatlens.analysis.tables import Table
     from floatlens.claims import Claim
-    from floatlens.runs.counting import Count, Counts
-    from floatlens.runs.counting import Row as PlanRow
-    from floatlens.runs.estimating import Forecast
+    from floatlens.runs.counts import Count, Counts
+    from floatlens.runs.counts import Row as PlanRow
+    from floatlens.runs.forecast import Forecast
     from floatlens.runs.plan import Plan
-    from floatlens.runs.results import Findings
-    from floatlens.runs.runs import Team
+    from floatlens.runs.publish import Findings
+    from floatlens.runs.team import Team
 
 __all__ = ["findings_view", "plan_view", "skipped_lines", "verdicts_line"]
 
@@ -36,12 +37,12 @@ _MOST = 6
 
 def plan_view(plan: Plan, counts: Counts, team: Team, told: Forecast, folder: Path, width: int) -> RenderableType:
     """Each data set with what is done with it, how often by each model, and how long it may take."""
-    models = [subject.ref for subject in plan.subjects]
+    models = [model.ref for model in plan.models]
     summed = len(models) > _MOST
     columns = [f"{len(models)} models"] if summed else models
     labels = columns if summed else [label_of(model, models) for model in models]
     rows: list[Row] = []
-    for part in plan.parts:
+    for part in plan.data:
         rows.append(Row(f"{part.data.name}, {_many(part.data.count, 'question')}"))
         for row in counts.rows:
             if row.data == part.data.name:
@@ -72,14 +73,14 @@ def _shown(total: int, done: int) -> str:
 
 def _what(row: PlanRow) -> str:
     """A line of the plan in words."""
-    if row.what == "trace":
-        places = [name.rpartition(" ")[2] for name in row.names if name != "trace"]
-        return f"traces, gold document at {', '.join(places)}" if places else "traces"
-    if row.what == "clean":
-        return "clean (gold documents only)"
-    if row.what in STRESS_TESTS:
-        return f"{row.what}, {_many(len(row.names), 'point')}"
-    return f"{row.what}, and its random control" if len(row.names) > 1 else row.what
+    points = [one for one in row.conditions if isinstance(one, Stressed)]
+    if row.traced:
+        return f"traces, gold document at {', '.join(f'{one.x:g}' for one in points)}" if points else "traces"
+    if points:
+        test = STRESS_TESTS[points[0].test]
+        only = test.reference == test.name
+        return f"{row.what} (gold documents only)" if only else f"{row.what}, {_many(len(points), 'point')}"
+    return f"{row.what}, and its random control" if len(row.conditions) > 1 else row.what
 
 
 def _many(count: int, what: str) -> str:
@@ -157,7 +158,7 @@ def effects_view(effects: pd.DataFrame, models: Sequence[str], width: int) -> Re
     rows = []
     for data in dict.fromkeys(own["data"]):
         here = own[own["data"] == data]
-        before = here.groupby("model")["plain"].first()
+        before = here.groupby("model")["unedited"].first()
         rows.append(Row(f"unedited · {data}", {str(model): [f"{100 * x:.1f}"] for model, x in before.items()}))
         for edit, settings, control in here[["edit", "settings", "control"]].drop_duplicates().itertuples(index=False):
             some = here[(here["edit"] == edit) & (here["settings"] == settings) & (here["control"] == control)]

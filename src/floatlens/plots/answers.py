@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure as MatplotlibFigure
 
-    from floatlens.analysis.curves import Curve
+    from floatlens.analysis.stress import Curve
     from floatlens.plots.description import Look
 
 __all__ = ["GAINS", "STRESS", "gains_figure", "plot_gains", "plot_stress", "stress_figure"]

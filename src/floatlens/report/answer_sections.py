@@ -1,4 +1,4 @@
-"""Sections and headline numbers of runs of answers: questions answered, stress tests, interventions."""
+"""Sections and headline numbers of runs of answers: questions answered, stress tests, edits."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def _every(run: Answered) -> list[tuple[str, str, pd.DataFrame]]:
     columns = ["model", "data", "condition", "id", "prediction", "accuracy", "f1", "exact_match"]
     if len(run.answers) > _MOST:
         return []
-    said = run.answers[columns].assign(prediction=run.answers["prediction"].str.slice(0, _LONGEST))
+    said = run.answers[columns].assign(
+        prediction=run.answers["prediction"].str.slice(0, _LONGEST), condition=run.answers["condition"].map(str)
+    )
     return [(f"{run.kind}-answers", f"Every answer ({len(said)})", said.reset_index(drop=True))]
 
 
@@ -94,7 +96,7 @@ def _notes(run: Answered) -> list[str]:
 def _qa(run: Answered, style: Mapping[str, Look]) -> Section:
     import pandas as pd
 
-    from floatlens.analysis.tables import gains, scores, table_one
+    from floatlens.analysis.scores import gains, scores, table_one
 
     columns = [(name, label_of(name)) for name in run.manifest["data"] if name in set(run.answers["data"])]
     first = table_one(run.answers, columns, labels={model: look.label for model, look in style.items()})
@@ -117,7 +119,7 @@ def _qa(run: Answered, style: Mapping[str, Look]) -> Section:
 
 
 def _stress(run: Answered, style: Mapping[str, Look]) -> Section:
-    from floatlens.analysis.curves import agreement, curves_frame, robustness_frame
+    from floatlens.analysis.stress import agreement, curves_frame, robustness_frame
     from floatlens.data.stress import STRESS_TESTS
 
     tests = list(dict.fromkeys(curve.test for curve in run.curves))
@@ -128,7 +130,7 @@ def _stress(run: Answered, style: Mapping[str, Look]) -> Section:
         [
             ("stress-robustness", "Robustness", robustness_frame(run.curves)),
             ("stress-curves", "Every point of the curves", curves_frame(run.curves)),
-            ("stress-agreement", "Agreement over orders", agreement(run.answers, run.points)),
+            ("stress-agreement", "Agreement over orders", agreement(run.answers)),
             *_every(run),
         ],
         [(one, f"{STRESS_TESTS[one].about} {STRESS_TESTS[one].note}".strip()) for one in ["clean", *tests]],
@@ -142,8 +144,8 @@ def _settings(value: Any) -> str:
 
 
 def _intervene(run: Answered, style: Mapping[str, Look]) -> Section:
+    from floatlens.analysis.effects import measured
     from floatlens.edits import EDITS
-    from floatlens.runs.intervening import measured
 
     effects = run.effects.assign(dose=run.effects["dose"].map(str))
     names = list(dict.fromkeys(spec.name for spec in run.edits))
@@ -152,7 +154,7 @@ def _intervene(run: Answered, style: Mapping[str, Look]) -> Section:
         {"edits": run.effects},
         [
             ("intervene-effects", "Effects, with intervals", effects),
-            ("intervene-measured", "Drift and absorption under edits", measured(run.answers, run.edits)),
+            ("intervene-measured", "Drift and absorption under edits", measured(run.answers)),
             *_every(run),
         ],
         [(name.replace("_", " "), EDITS[name].about) for name in names],
@@ -183,7 +185,7 @@ def _row(run: Answered, title: str, hint: str, rows: pd.DataFrame, mean: str, un
 
 
 def _gained(run: Answered) -> list[dict[str, Any]]:
-    from floatlens.analysis.tables import gains
+    from floatlens.analysis.scores import gains
 
     found = gains(run.answers)
     found = found[(found["metric"] == "accuracy") & (found["data"] != "average")]
@@ -195,7 +197,7 @@ def _gained(run: Answered) -> list[dict[str, Any]]:
 
 
 def _robust(run: Answered) -> list[dict[str, Any]]:
-    from floatlens.analysis.curves import robustness_frame
+    from floatlens.analysis.stress import robustness_frame
     from floatlens.data.stress import STRESS_TESTS
 
     found = robustness_frame(run.curves)

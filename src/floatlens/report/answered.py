@@ -1,6 +1,5 @@
-"""Runs of answers (`floatlens qa`, `stress`, `intervene`) as the report needs them: opened, judged, summed up.
+"""The answers of runs as the report shows them: by part (questions, stress tests, edits), judged and summed up.
 
-A study (`floatlens run`) holds the answers of all three beside its traces, and is taken for as many runs.
 Scores, curves, effects and verdicts come from their own rooms; here they are only collected.
 """
 
@@ -12,50 +11,46 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floatlens.runs import answers
-from floatlens.runs.records import AnswerRecord, StudyRecord
+from floatlens.analysis.conditions import edited, edits_of
+from floatlens.analysis.sources import has_traces
+from floatlens.records import store
+from floatlens.records.store import open_answers
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from floatlens.analysis.curves import Curve
+    from floatlens.analysis.stress import Curve
     from floatlens.claims import Claim
-    from floatlens.data.stress import Point
-    from floatlens.edits.spec import EditSpec
+    from floatlens.records.condition import Edited
+
+_KINDS = ("qa", "stress", "intervene")
 
 __all__ = ["Answered", "open_answered", "read_manifest", "told_apart"]
 
 
 def read_manifest(run: Path) -> dict[str, Any] | None:
-    """What a run folder says of itself; None where it says nothing."""
-    return answers.read_manifest(run) if (run / "manifest.json").is_file() else None
+    """The manifest of a run folder; None where there is none."""
+    return store.read_manifest(run) if store.is_run(run) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """A run of answers. `suffix` sets its sections and figures apart from those of other runs of its kind."""
+    """The answers of one part of a run. `suffix` sets its sections and figures apart from those of other runs."""
 
     run: Path
+    kind: str
     answers: pd.DataFrame
     manifest: dict[str, Any]
     suffix: str
-    of_study: bool = False
 
     @property
     def own(self) -> pd.DataFrame:
-        """The answers that no other part of the same study holds: its plain ones are those of `rag`."""
-        from floatlens.runs.intervening import PLAIN
-
-        shared = self.of_study and self.kind == "intervene"
-        return self.answers[self.answers["condition"] != PLAIN] if shared else self.answers
+        """The answers that no other part of the same run holds: unedited ones are those of `rag`."""
+        return self.answers[self.answers["kind"] == "edit"] if self.kind == "intervene" else self.answers
 
     @property
     def name(self) -> str:
         return self.run.resolve().name
-
-    @property
-    def kind(self) -> str:
-        return str(self.manifest["kind"])
 
     @property
     def models(self) -> dict[str, dict[str, Any]]:
@@ -64,36 +59,28 @@ class Answered:
         return {ref: facts for ref, facts in self.manifest["models"].items() if ref in there}
 
     @cached_property
-    def points(self) -> list[Point]:
-        """The points of the stress tests."""
-        return answers.asked_points(self.manifest)
-
-    @cached_property
     def curves(self) -> list[Curve]:
-        from floatlens.analysis.curves import curves
+        from floatlens.analysis.stress import curves
 
-        return curves(self.answers, self.points)
+        return curves(self.answers)
 
     @cached_property
-    def edits(self) -> list[EditSpec]:
-        from floatlens.runs.interventions import specs_of
-
-        return specs_of(self.answers)
+    def edits(self) -> list[Edited]:
+        return edits_of(self.answers)
 
     @cached_property
     def effects(self) -> pd.DataFrame:
-        from floatlens.runs.intervening import effects
+        """One row per model, data set, edit and metric, as `edit_effects` gives them without the condition objects."""
+        from floatlens.analysis.effects import edit_effects
 
-        return effects(self.answers, self.edits)
+        return edit_effects(self.answers).drop(columns="condition")
 
     @cached_property
     def claims(self) -> list[Claim]:
-        """What the run says of the claims about answers and edits."""
-        from floatlens.claims import answer_claims, edit_claims
+        """Verdicts on the claims about these answers."""
+        from floatlens.claims import answer_claims
 
-        if self.kind == "intervene":
-            return edit_claims(self.answers, self.edits)
-        return answer_claims(self.answers, self.points)
+        return answer_claims(self.answers)
 
 
 def told_apart(runs: Sequence[Answered]) -> list[str | None]:
@@ -106,17 +93,25 @@ def told_apart(runs: Sequence[Answered]) -> list[str | None]:
 
 
 def open_answered(runs: Sequence[Path], skipped: dict[str, str]) -> list[Answered]:
-    """Every run of answers among these, those of a kind together; one without an answer goes to `skipped`."""
-    return sorted(_open(runs, skipped), key=lambda one: AnswerRecord.runs.index(one.kind))
+    """Every part of the answers of runs, those of a kind together; a run without an answer goes to `skipped`."""
+    return sorted(_open(runs, skipped), key=lambda one: _KINDS.index(one.kind))
 
 
 def _open(runs: Sequence[Path], skipped: dict[str, str]) -> Iterator[Answered]:
     counts: dict[str, int] = {}
     for run in runs:
-        found, manifest = answers.open_answers(run)
-        if found.empty and manifest["kind"] in AnswerRecord.runs:
+        answers, manifest = open_answers(run)
+        if answers.empty and not has_traces(run):
             skipped[run.resolve().name] = "no answer on record yet"
-        for kind, own in answers.by_command(found, manifest).items():
+        for kind, own in _parts(answers).items():
             count = counts[kind] = counts.get(kind, 0) + 1
-            of_study = manifest["kind"] in StudyRecord.runs
-            yield Answered(run, own, {**manifest, "kind": kind}, "" if count == 1 else f"-{count}", of_study)
+            yield Answered(run, kind, own, manifest, "" if count == 1 else f"-{count}")
+
+
+def _parts(answers: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The answers by section of the report; `rag` belongs to the edits too, and to them alone without `closed`."""
+    kinds = set(answers["kind"])
+    parts = {"stress": answers[answers["kind"] == "stress"], "intervene": edited(answers)}
+    if "closed" in kinds or "edit" not in kinds:
+        parts["qa"] = answers[answers["kind"].isin(["closed", "rag"])]
+    return {kind: part for kind, part in parts.items() if not part.empty}

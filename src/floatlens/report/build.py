@@ -12,13 +12,14 @@ from typing import Any
 
 from floatlens.analysis import ANALYSES, Result, analyse, as_rule
 from floatlens.analysis.registry import with_rule
-from floatlens.analysis.sources import trace_files
+from floatlens.analysis.sources import trace_files, traced_runs
 from floatlens.claims import claims
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import write_atomically
 from floatlens.plots.description import Look
 from floatlens.plots.plotly_renderer import look_data
 from floatlens.plots.style import looks_of, shared_looks
+from floatlens.records.store import is_run
 from floatlens.report.answer_sections import answer_headline, answer_sections
 from floatlens.report.answered import Answered, open_answered, told_apart
 from floatlens.report.codec import as_json, deflated
@@ -29,7 +30,6 @@ from floatlens.report.render import report_page
 from floatlens.report.sections import sections
 from floatlens.report.subjects import Choice, Seen, Shown, choose, look, names_of, opened
 from floatlens.report.view import packed_trace
-from floatlens.runs.answers import has_answers, traced_runs
 from floatlens.traces import Trace, open_trace
 
 __all__ = ["LARGEST", "Analysed", "Made", "explorer_data", "report"]
@@ -80,7 +80,7 @@ def report(
     folders = [Path(run) for run in runs]
     known = analysed or _analysed(_seen(folders, by_run), rule, each)
     results, seen, skipped = known.results, known.seen, dict(known.skipped)
-    answered = open_answered([run for run in folders if has_answers(run)], skipped)
+    answered = open_answered([run for run in folders if is_run(run)], skipped)
     if not seen and not answered:
         raise FloatlensError("nothing to report: no traces and no answers in the runs given")
     style = looks_of(_kinds(seen, answered))

@@ -10,9 +10,8 @@ from typing import Any
 
 from floatlens import __version__
 from floatlens.analysis.sources import trace_files
+from floatlens.records.store import read_records
 from floatlens.report.answered import read_manifest
-from floatlens.runs.answers import has_answers
-from floatlens.runs.records import AnswerRecord, Record, StudyRecord, read_records
 from floatlens.traces import open_trace
 
 __all__ = ["made_by", "run_facts"]
@@ -38,27 +37,17 @@ def run_facts(runs: Sequence[Path]) -> list[dict[str, Any]]:
     return [_facts(run) for run in runs]
 
 
-def _what(record: AnswerRecord) -> str:
-    """Whether a record is of a trace or of an answer; only a study holds both."""
-    return record.what if isinstance(record, StudyRecord) else "answer"
-
-
 def _facts(run: Path) -> dict[str, Any]:
     facts: dict[str, Any]
     manifest = read_manifest(run)
-    if manifest is not None and has_answers(run):
-        kind = StudyRecord if manifest["kind"] in StudyRecord.runs else AnswerRecord
-        records = read_records(run / "records.jsonl", kind)
-        done = Counter(_what(record) for record in records if record.status == "done")
+    if manifest is not None:
+        records = read_records(run)
+        done = Counter(record.what for record in records if record.status == "done")
         facts = {"name": run.resolve().name, "path": str(run), "answers": done["answer"], "traces": done["trace"]}
         facts |= {"source": "manifest.json", "manifest": manifest}
         return facts | {"outcomes": dict(Counter(record.status for record in records))}
     files = trace_files(run)
     facts = {"name": run.resolve().name, "path": str(run), "traces": len(files)}
-    if run.is_dir():
-        facts["outcomes"] = dict(Counter(record.status for record in read_records(run / "records.jsonl", Record)))
-    if manifest is not None:
-        return facts | {"source": "manifest.json", "manifest": manifest}
     data = open_trace(files[0]).data.attrs
     kept = {key: data[key] for key in ("model", "decoding", "prompt", "probes", "versions", "edits") if key in data}
     return facts | {"source": f"first trace, {files[0].name}", "manifest": kept}

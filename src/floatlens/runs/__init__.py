@@ -1,11 +1,7 @@
-"""Studies: runs that write into a folder and continue where they stopped.
+"""Runs: studies from the plan to the report.
 
-A run folder holds `manifest.json` (what was asked for), `records.jsonl` (one line per item) and `traces/`. Killing a
-run loses at most the item under way. What a study is stands in `spec`, what it comes to in `plan`; `driving` runs it by
-way of `workers` or `ray_workers`, `results` writes what came out, and `runs` is the way in from Python.
+A run folder holds `manifest.json` (what was asked for), `records.jsonl` (one line per item), `traces/`, `tables/`,
+`figures/` and `report.html`. A killed run loses at most the items under way. `study` says what a study is, `presets`
+makes one of the options of a command, `plan` settles it, `engine` runs it through `workers` or `ray_workers`, `publish`
+writes tables, figures and report, and `run` does all of that.
 """
-
-from floatlens.runs.folder import RunFolder
-from floatlens.runs.records import AnswerRecord, Record, StudyRecord
-
-__all__ = ["AnswerRecord", "Record", "RunFolder", "StudyRecord"]

@@ -1,167 +1,107 @@
-"""The folder of a run: who may write into it, what was asked for, and what is already done.
+"""The folder of a run: one process writes into it at a time; what it was made for, and which items are done.
 
-One process writes at a time. A manifest that asks for something else is refused by the name of the first key that
-differs. It knows nothing of models; items are names, records and files.
+It knows nothing of models: items are identities, records and files.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import locked, write_atomically
-from floatlens.runs.records import BaseRecord, append_record, read_records, write_records
+from floatlens.records.record import Record
+from floatlens.records.store import append_records, is_run, read_manifest, read_records, write_records
+from floatlens.runs.manifest import merged
 
 __all__ = ["RunFolder"]
 
-_ABSENT = object()
-R = TypeVar("R", bound=BaseRecord)
+_OWN = {".lock", ".manifest.json.new"}
 
 
-class RunFolder(Generic[R]):
-    """A run folder that is open for writing; make one with `RunFolder.open`.
+class RunFolder:
+    """A run folder that is open for writing; made by `RunFolder.open`.
 
-    Example: `with RunFolder.open("runs/a", Record) as run: run.settle({"seed": 0}); run.done("00000-ab12")`
+    Example: `with RunFolder.open("runs/a") as run: run.settle(manifest); run.done(item)`
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.traces = path / "traces"
-        self.records: dict[str, R] = {}
-        self._manifest, self._lines = path / "manifest.json", path / "records.jsonl"
+        self.records: dict[str, Record] = {}
+        """By item."""
 
     @staticmethod
     @contextmanager
-    def open(path: str | Path, kind: type[R]) -> Iterator[RunFolder[R]]:
-        """Make the folder if need be, keep others out of it, and read what is there. A foreign folder is refused."""
-        run: RunFolder[R] = RunFolder(Path(path))
+    def open(path: str | Path) -> Iterator[RunFolder]:
+        """Make the folder if need be, lock it, and read what is there. A folder that is not a run is refused."""
+        run = RunFolder(Path(path))
         run._check_place()
-        run._check_kind(kind)  # before anything is put into it
-        busy = f"{path}: another floatlens process is writing to it; wait for it, or give another --out"
-        with locked(run.path / ".lock", busy):
-            for left in run.traces.glob(".floatlens-*"):  # what a killed run was writing
-                shutil.rmtree(left)
-            run._check_kind(kind)
-            run.records = {record.item: record for record in read_records(run._lines, kind)}
+        refusal = f"{run.path}: another floatlens is writing into it; wait for it, or give another folder (--out)"
+        with locked(run.path / ".lock", refusal):
+            for left in (run.path / "traces").rglob(".*.new"):  # what a killed run was writing
+                left.unlink()
+            run.records = {record.item: record for record in read_records(run.path)}
             yield run
-
-    # -- what was asked for ---------------------------------------------------------------------------------------
 
     @property
     def manifest(self) -> dict[str, Any] | None:
         """What the folder was made for; None in a new one."""
-        if not self._manifest.is_file():
-            return None
-        try:
-            found = json.loads(self._manifest.read_bytes())
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise FloatlensError(f"{self._manifest}: not valid JSON ({error}); start a new folder") from None
-        if not isinstance(found, dict):
-            raise FloatlensError(f"{self._manifest}: not a manifest; start a new folder")
-        return found
+        return read_manifest(self.path) if is_run(self.path) else None
 
-    def check(
-        self, manifest: Mapping[str, Any], *, free: Collection[str] = (), why: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
-        """Refuse a manifest that differs from the folder's; keys in `free` ("data.path") may differ or be absent.
+    def check(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """The manifest with which the run is continued; one that contradicts what is on record is refused.
 
-        `why` has, for the last part of a key ("path"), the reason that the refusal gives.
-
-        A folder in which nothing is done yet takes any manifest: there is nothing that it could contradict.
+        A folder in which nothing is done takes any manifest.
         """
-        there = self.manifest
-        if there is None or not self._begun:
-            return
-        manifest = json.loads(json.dumps(manifest))  # as it would be read back
-        found = _first_difference(there, manifest, free)
-        if found is not None:
-            key, was, now = found
-            because = why.get(key.rpartition(".")[2])
-            raise FloatlensError(
-                f"{self.path}: this run was made with {key} = {_short(was)}, now it is {_short(now)}"
-                f"{f' ({because})' if because else ''}; "
-                "give the old value to continue it, or another folder with --out"
-            )
+        before = self.manifest
+        begun = any(record.status == "done" for record in self.records.values())
+        return merged(before, manifest, str(self.path)) if before is not None and begun else dict(manifest)
 
-    def settle(self, manifest: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
+    def settle(self, manifest: Mapping[str, Any]) -> None:
         """Check the manifest and write it."""
-        self.check(manifest, free=free)
-        if not self._begun:
+        agreed = self.check(manifest)
+        if not any(record.status == "done" for record in self.records.values()):
             self.forget(lambda record: True)  # failures of what was asked before
-        write_atomically(self._manifest, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())
-
-    # -- what is done ---------------------------------------------------------------------------------------------
+        content = json.dumps(agreed, indent=2, ensure_ascii=False) + "\n"
+        write_atomically(self.path / "manifest.json", content.encode())
 
     def done(self, item: str) -> bool:
         """Whether an item has its record and its file."""
         record = self.records.get(item)
         return record is not None and record.complete(self.path)
 
-    def forget(self, again: Callable[[R], bool]) -> None:
-        """Drop the records of items that will be done again, and repair a torn last line, before new ones come."""
+    def forget(self, again: Callable[[Record], bool]) -> None:
+        """Drop the records of items that will be done again, and repair a torn last line."""
         self.records = {item: record for item, record in self.records.items() if not again(record)}
-        write_records(self._lines, self.records.values())
+        write_records(self.path, self.records.values())
 
-    def add(self, record: R) -> None:
-        """Put an outcome on record; its files are in place already."""
-        append_record(self._lines, record)
-        self.records[record.item] = record
+    def add(self, records: Sequence[Record], contents: Mapping[str, bytes] | None = None) -> list[Record]:
+        """Put outcomes on record in one write, after their files; gives those that were not done before.
 
-    def add_all(self, records: Sequence[R]) -> None:
-        """Put several outcomes on record in one write: a kill in the middle of it loses the rest of them, no more."""
-        append_record(self._lines, *records)
-        self.records |= {record.item: record for record in records}
-
-    @property
-    def _begun(self) -> bool:
-        return any(record.status == "done" for record in self.records.values())
-
-    # -- inside ---------------------------------------------------------------------------------------------------
+        `contents` are trace files by name, relative to the folder. A kill in the middle loses these items, no more.
+        """
+        new = {record.item: record for record in records}
+        new = {item: record for item, record in new.items() if not self.done(item)}
+        for name, content in (contents or {}).items():
+            target = self.path / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(target, content)
+        append_records(self.path, new.values())
+        self.records |= new
+        return list(new.values())
 
     def _check_place(self) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise FloatlensError(f"{self.path}: a run is a folder, and this is a file; give another --out")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            found = {entry.name for entry in self.path.iterdir()} - {".lock", ".manifest.json.new"}
+            found = {entry.name for entry in self.path.iterdir()} - _OWN
         except OSError as error:
             raise FloatlensError(f"{self.path}: cannot be made or read ({error.strerror})") from None
         if found and "manifest.json" not in found:
             raise FloatlensError(f"{self.path}: not empty and not a run (no manifest.json); give another --out")
-
-    def _check_kind(self, kind: type[R]) -> None:
-        manifest = self.manifest
-        if manifest is None:
-            return
-        named, wanted = manifest.get("kind"), " or ".join(kind.runs)
-        if named is None:
-            raise FloatlensError(
-                f"{self.path}: its manifest.json is not that of a run (it names no kind); give another --out"
-            )
-        if named not in kind.runs:
-            raise FloatlensError(f"{self.path}: a run of kind {named!r}, not {wanted}; give another --out")
-
-
-def _first_difference(old: Any, new: Any, free: Collection[str], at: str = "") -> tuple[str, Any, Any] | None:
-    """The key, what stood there and what stands there now. A key is not taken apart: names of data may hold dots."""
-    if at in free:
-        return None
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for name in dict.fromkeys((*new, *old)):
-            inner = f"{at}.{name}" if at else str(name)
-            found = _first_difference(old.get(name, _ABSENT), new.get(name, _ABSENT), free, inner)
-            if found is not None:
-                return found
-        return None
-    return None if old == new and isinstance(old, bool) == isinstance(new, bool) else (at, old, new)
-
-
-def _short(value: Any) -> str:
-    text = "not set" if value is _ABSENT else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
+        if found:
+            read_manifest(self.path)  # refuses one of an older floatlens before anything is written

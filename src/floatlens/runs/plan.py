@@ -1,78 +1,43 @@
-"""What a study comes to: its models, data and conditions with nothing left open, its items, and its manifest.
+"""What a study comes to: its models, data and conditions with nothing left open.
 
 Everything that can be wrong for all items alike is found here, before any weights are read.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.analysis import ANALYSES, as_rule
-from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.core.files import fingerprint
+from floatlens.core.validation import Problem
 from floatlens.data import open_data
 from floatlens.data.examples import need_of
-from floatlens.data.sources import is_source
-from floatlens.data.stress import STRESS_TESTS, Pool, StressSettings
-from floatlens.decoding import SAMPLERS
-from floatlens.decoding.config import DecodingConfig
-from floatlens.decoding.target import open_settings
-from floatlens.evaluation.config import AskConfig
-from floatlens.models.config import ModelConfig
-from floatlens.models.facts import look
 from floatlens.probes import make_probes
-from floatlens.prompts import load_template
-from floatlens.runs.asking import Conditions, Subject, item_name, subjects
-from floatlens.runs.choosing import Chosen, Makers, choose, conditions
-from floatlens.runs.tracetask import Forced, TraceItem, TraceTask, TraceWay
-from floatlens.traces.config import CaptureConfig
+from floatlens.records.condition import RAG
+from floatlens.runs.conditions import Chosen, Makers, PlannedCondition, choose, plan_conditions, plan_places
+from floatlens.runs.items import Item, PlannedData, trace_file, trace_items
+from floatlens.runs.models import PlannedModel, plan_models
+from floatlens.runs.retrieval_heads import head_scores, heads_for
+from floatlens.runs.tasks import Question, TraceTask
+from floatlens.runs.vocabulary import unknown_words
 from floatlens.traces.schema import probe_of
-from floatlens.traces.store import SUFFIX
 from floatlens.traces.tracing import DEFAULT_PROBES
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from floatlens.data import Data, Example
-    from floatlens.edits.spec import EditSpec
-    from floatlens.runs.folder import RunFolder
-    from floatlens.runs.records import StudyRecord
-    from floatlens.runs.study import Study, Tracing
+    from floatlens.data.stress import StressSettings
+    from floatlens.runs.study import Study
     from floatlens.runs.study_file import Source
 
-__all__ = ["FREE", "Part", "Plan", "make_plan"]
+__all__ = ["Plan", "make_plan"]
 
-FREE = ("versions", "machine", "git", "command", "study.about", "study.analyses", "study.machine", "study.out")
-"""Keys of a manifest that may change when a study is continued: none of them changes what an item comes to."""
 Say = Callable[[str], Any]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A data set with what is asked about it and what is traced of it."""
-
-    data: Data
-    chosen: Chosen
-    makers: Makers
-    asked: Conditions
-    traced: int
-    ways: tuple[TraceWay, ...]
-    passages: bool = False
-    """Passages with holes instead of questions: traced, with what was cut out as their target."""
-
-    def traces(self, subject: Subject, number: int) -> Iterator[TraceItem]:
-        """Every item of a model that is traced; `number` is the model's place, which orders the files."""
-        folder = f"traces/{number + 1}-{_slug(subject.ref)}"
-        for way in self.ways if self.traced else ():
-            fitting = (pair for pair in enumerate(self.data.examples()) if way.fits(pair[1]))
-            for (index, example), _ in zip(fitting, range(self.traced), strict=False):
-                name = item_name(subject.ref, self.data.name, way.name, example.id)
-                digest = hashlib.sha256(name.encode()).hexdigest()[:10]
-                file = f"{folder}/{_slug(self.data.name)}-{_slug(way.name)}-{index:05d}-{digest}{SUFFIX}"
-                yield TraceItem(name, index, self.data.name, way.name, file, example)
 
 
 @dataclass(frozen=True)
@@ -80,113 +45,73 @@ class Plan:
     """A study that is ready to be run."""
 
     source: Source
-    subjects: tuple[Subject, ...]
-    parts: tuple[Part, ...]
+    models: tuple[PlannedModel, ...]
+    data: tuple[PlannedData, ...]
     stress: StressSettings
-    captures: Mapping[str, CaptureConfig]
-    corpus: Mapping[str, Any] | None
-    forced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of every model the settings with which texts are forced; empty where none are."""
+    corpus: Mapping[str, Any] | None = None
+    heads_from: Mapping[str, str] | None = None
+    """Runs whose traces tell which heads retrieve, with a digest of each; None: this run's own traces."""
+    scores: Mapping[str, xr.DataArray] = field(default_factory=dict)
+    """Copy scores (layer, head) by model, from `heads_from`."""
+    notes: tuple[str, ...] = ()
+    """What a user should know before and after the run, such as stress tests that no question fits."""
 
     @property
     def study(self) -> Study:
         return self.source.study
 
-    @property
-    def columns(self) -> dict[str, str]:
-        """How tables call each data set."""
-        return {part.data.name: part.data.column for part in self.parts}
+    def trace_tasks(self, model: PlannedModel, done: Callable[[str], bool]) -> Iterator[TraceTask]:
+        """The questions of a model that are to be traced and are not done."""
+        number, target = self.models.index(model), self.study.traces.target
+        for data in self.data:
+            for item in trace_items(model, data):
+                if not done(item.id):
+                    yield self._trace_task(model, data, item, trace_file(item, number), target)
 
-    def trace_tasks(self, subject: Subject, run: RunFolder[StudyRecord]) -> Iterator[TraceTask]:
-        """What is to be traced of a model and has no record."""
-        number, target = self.subjects.index(subject), self.study.traces.target
-        for part in self.parts:
-            forced = None
-            if target is not None or part.passages:
-                forced = Forced(None if part.passages else target, self.forced.get(subject.ref, {}))
-            ways = {way.name: way for way in part.ways}
-            for item in part.traces(subject, number):
-                if not run.done(item.name):
-                    made = ways[item.condition].make(item.example)
-                    yield TraceTask(subject, self.captures[subject.ref], _with(item, made), forced)
-
-    def manifest(self) -> dict[str, Any]:
-        """What the folder puts on record; machine, versions and the like come from whoever runs it."""
-        models = {
-            one.ref: {**asdict(one.facts), "dtype": one.model.dtype, "ask": one.config.model_dump(mode="json")}
-            for one in self.subjects
-        }
-        study = self.study.model_dump(mode="json", exclude={"output": True, "stress": {"seed"}})
-        for one in study["data"]:
-            if one["gold"] is None:  # as it was before there was a choice, so that older studies go on
-                del one["gold"]
-        if self.study.traces.target is None:
-            del study["traces"]["target"]
-        return {
-            "kind": "study",
-            "format": 1,
-            "study": study,
-            "models": models,
-            "data": {part.data.name: {**part.data.described(), "column": part.data.column} for part in self.parts},
-            "template": load_template(self.subjects[0].config.prompt.template).label,
-            "stress": self.stress.used(STRESS_TESTS),
-            "corpus": self.corpus,
-            "captures": {ref: one.model_dump(mode="json") for ref, one in self.captures.items()},
-            "output": self.study.output.model_dump(mode="json"),
-            **({"forced": self.forced} if self.forced else {}),
-        }
-
-
-def _with(item: TraceItem, example: Example) -> TraceItem:
-    return TraceItem(item.name, item.index, item.data, item.condition, item.file, example)
-
-
-def _slug(text: str) -> str:
-    return "-".join(part for part in re.split(r"[^\w.=]+", text.rstrip("/").rpartition("/")[2]) if part) or "x"
-
-
-# -- making it ----------------------------------------------------------------------------------------------------
+    def _trace_task(self, model: PlannedModel, data: PlannedData, item: Item, file: str, target: Any) -> TraceTask:
+        forced = target is not None or data.passages
+        return TraceTask(model, Question.of(item, item.asked()), file, forced, None if data.passages else target)
 
 
 def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
-    """Open the data, look at the models and settle every choice. `say` is told what does not fit."""
+    """Open the data, look at the models and settle every choice. `say` is told what does not fit, as are the notes."""
+    notes: list[str] = []
+
+    def note(message: str) -> None:
+        notes.append(message)
+        say(message)
+
     study = source.study
-    _check_names(study, source.place)
-    stress = _stress(study, source.place)
+    _check_names(source)
+    stress = _stress(source)
     rag, corpus = _retrieval(source, say)
-    makers = Makers(rag, stress, study.seeds.controls, study.traces.edited, say)
-    parts: list[Part] = []
-    for place, given in enumerate(study.data):
-        own = given.conditions is not None
-        where = f"{source.place}: data[{place}].conditions" if own else f"{source.place}: conditions"
-        chosen = choose(study.conditions if given.conditions is None else given.conditions, where)
-        parts.append(_part(source, place, chosen, makers, corpus is not None, say))
-        for other in parts[:-1]:
-            if other.data.name == parts[-1].data.name:
-                raise FloatlensError(
-                    f'{source.place}: data[{place}]: its name "{other.data.name}" is that of {other.data.ref}; '
-                    "put all conditions into one entry, or rename one of the files"
-                )
-    asked = _subjects(source)
-    captures = {one.ref: _capture(study, one) for one in asked}
-    _check_edits(parts, asked, study.traces, source.place)
-    wanted = any(part.traced and (part.passages or study.traces.target is not None) for part in parts)
-    forced = _forced(study, asked) if wanted else {}
-    return Plan(source, tuple(asked), tuple(parts), stress, captures, corpus, forced)
+    makers = Makers(rag, stress, study.seeds.controls, study.traces.edited, note)
+    data = _plan_data(source, makers, corpus=corpus is not None)
+    forced = any(part.traced and (part.passages or study.traces.target is not None) for part in data)
+    models = plan_models(source, forced=forced, say=say)
+    heads_from, scores = _heads_from(source)
+    _check_edits(source, data, models, scores)
+    for line in unknown_words(models, data):
+        note(line)
+    return Plan(source, models, data, stress, corpus, heads_from, scores, tuple(notes))
 
 
-def _check_names(study: Study, place: str) -> None:
-    for name in study.analyses or ():
+def _check_names(source: Source) -> None:
+    study = source.study
+    for number, name in enumerate(study.analyses or ()):
         if name not in ANALYSES:
-            raise FloatlensError(f'{place}: analyses: no analysis "{name}"{did_you_mean(name, ANALYSES)}')
+            raise source.error(f'no analysis "{name}"{did_you_mean(name, ANALYSES)}', "analyses", number)
     if study.output.rule is not None:
-        as_rule(study.output.rule)
-    make_probes(study.traces.probes or DEFAULT_PROBES)
+        with source.at("output", "rule"):
+            as_rule(study.output.rule)
+    with source.at("traces", "probes"):
+        make_probes(study.traces.probes or DEFAULT_PROBES)
 
 
-def _stress(study: Study, place: str) -> StressSettings:
+def _stress(source: Source) -> StressSettings:
+    study = source.study
     if "seed" in study.stress.model_fields_set:
-        raise FloatlensError(f"{place}: the seed of stress tests stands in seeds.stress; leave stress.seed out")
+        raise source.error("the seed of stress tests goes into seeds.stress", "stress", "seed")
     return study.stress.model_copy(update={"seed": study.seeds.stress})
 
 
@@ -197,7 +122,8 @@ def _retrieval(source: Source, say: Say) -> tuple[Callable[[Example], Example], 
         return _as_given, None
     from floatlens.data import open_index, retrieve
 
-    index = open_index(source.path(corpus.path), skip_bad=corpus.skip_bad)
+    with source.at("corpus", "path"):
+        index = open_index(source.path(corpus.path), skip_bad=corpus.skip_bad)
     say(f"{len(index):,} passages in {corpus.path}")
     return lambda example: next(retrieve([example], index, k=corpus.top)), {**index.facts, "top": corpus.top}
 
@@ -206,121 +132,122 @@ def _as_given(example: Example) -> Example:
     return example
 
 
-def _part(source: Source, place: int, chosen: Chosen, makers: Makers, corpus: bool, say: Say) -> Part:
-    given, tracing = source.study.data[place], source.study.traces
-    options: dict[str, Any] = {} if is_source(given.ref) else {"format": given.format}
-    if given.format is not None and not options:
-        raise FloatlensError(f"{source.place}: data[{place}]: {given.ref} has no format; leave it out")
-    count = tracing.questions if given.traces is None else given.traces
+# -- data ---------------------------------------------------------------------------------------------------------
+
+
+def _plan_data(source: Source, makers: Makers, *, corpus: bool) -> tuple[PlannedData, ...]:
+    parts: list[PlannedData] = []
+    for number, chosen in enumerate(_chosen(source)):
+        data = _open(source, number, chosen, corpus=corpus)
+        parts.append(_planned(source, number, data, chosen, makers))
+        for other in parts[:-1]:
+            if other.data.name == data.name:
+                text = f'its name "{data.name}" is that of {other.data.ref}; put all conditions into one entry, '
+                raise source.error(f"{text}or rename one of the files", "data", number)
+    return tuple(parts)
+
+
+def _chosen(source: Source) -> list[Chosen]:
+    """The conditions of each data set; all that are wrong are refused at once."""
+    wrong: dict[tuple[int | str, ...], Problem] = {}
+    found = []
+    for number, given in enumerate(source.study.data):
+        own = given.conditions is not None
+        names = source.study.conditions if given.conditions is None else given.conditions
+        bad: list[tuple[int, str]] = []
+        found.append(choose(names, bad))
+        for place, text in bad:
+            key = ("data", number, "conditions", place) if own else ("conditions", place)
+            wrong.setdefault(key, Problem(key, text))
+    if wrong:
+        raise source.origin.errors(wrong.values())
+    return found
+
+
+def _open(source: Source, number: int, chosen: Chosen, *, corpus: bool) -> Data:
+    given, tracing = source.study.data[number], source.study.traces
     need = chosen.need(corpus=corpus)
-    if count and tracing.target is not None:
+    if _questions(source, number) and tracing.target is not None:
         need = (*need, need_of(tracing.target))
-    data = open_data(
-        source.data_ref(given.ref),
-        limit=given.limit,
-        skip_bad=given.skip_bad,
-        need=need,
-        documents=given.documents,
-        gold=given.gold,
-        **options,
-    )
-    count = data.count if count == "all" else count
-    if data.format == "passage":
-        return Part(data, chosen, makers, conditions(chosen, makers), count, (TraceWay("trace", _as_given),), True)
-    ways: tuple[TraceWay, ...] = (TraceWay("trace", makers.rag),)
-    if count and tracing.places is not None:
-        ways = _placed(data, tracing.places, tracing.documents, makers.stress.seed, say)
-    return Part(data, chosen, makers, conditions(chosen, makers), count, ways)
-
-
-def _placed(data: Data, places: Sequence[int], documents: int, seed: int, say: Say) -> tuple[TraceWay, ...]:
-    """A way for every place of the gold document, with the same documents in each."""
-    settings = StressSettings.model_validate({"seed": seed, "documents": documents, "position": {"places": places}})
-    test, pool = settings.of("position"), Pool.of(data.examples())
-    reasons = {example.id: test.unfit(example, pool) for example in data.examples()}
-    fits = {id for id, reason in reasons.items() if reason is None}
-    if not fits:
-        first = next(iter(reasons.items()))
-        say(f"traces: no question of {data.name} has a gold document to be moved (question {first[0]} {first[1]})")
-    return tuple(
-        TraceWay(
-            f"trace gold {point.x:g}",
-            partial(test.apply, point=point, pool=pool),
-            lambda example: example.id in fits,
+    with source.at("data", number):
+        return open_data(
+            source.data_ref(given.ref),
+            format=given.format,
+            limit=given.limit,
+            skip_bad=given.skip_bad,
+            need=need,
+            documents=given.documents,
+            gold=given.gold,
         )
-        for point in test.points()
-    )
 
 
-def _subjects(source: Source) -> list[Subject]:
-    """Every model with its own sampler and settings: the study's, and before these its own."""
-    study = source.study
-    if "seed" in study.decoding.settings or any("seed" in model.decoding.settings for model in study.models):
-        raise FloatlensError(f"{source.place}: the seed of samplers stands in seeds.decoding; leave it out of settings")
-    prompt = study.prompt.model_copy(update={"template": source.template(study.prompt.template)})
-    models = [
-        (_config(source, i), look(source.model_ref(one.ref), family=one.family, revision=one.revision))
-        for i, one in enumerate(study.models)
-    ]
-    common = {**study.decoding.settings, "seed": study.seeds.decoding}
-
-    def config(decoding: DecodingConfig) -> AskConfig:
-        return AskConfig(prompt=prompt, decoding=decoding, first_line=study.first_line)
-
-    found = subjects(models, config(DecodingConfig(sampler=study.decoding.sampler, settings=common)))
-    for place, (given, own) in enumerate(zip(study.models, list(found), strict=True)):
-        if given.decoding.sampler is not None or given.decoding.settings:
-            kept = {k: v for k, v in own.config.decoding.settings.items() if k in common}
-            sampler = given.decoding.sampler or own.config.decoding.sampler
-            settings = {
-                **(kept if sampler == own.config.decoding.sampler else {"seed": common["seed"]}),
-                **given.decoding.settings,
-            }
-            (found[place],) = subjects([models[place]], config(DecodingConfig(sampler=sampler, settings=settings)))
-    return found
+def _questions(source: Source, number: int) -> Any:
+    """How many questions of a data set are traced, or "all"."""
+    own = source.study.data[number].traces
+    return source.study.traces.questions if own is None else own
 
 
-def _forced(study: Study, asked: Sequence[Subject]) -> dict[str, dict[str, Any]]:
-    """Of every model its settings without gen_length and steps: a forced text takes a step for each of its tokens."""
-    found = {}
-    for given, subject in zip(study.models, asked, strict=True):
-        ask = subject.config.decoding
-        left_out = {"gen_length", "steps"}
-        if "block_length" not in {**study.decoding.settings, **given.decoding.settings}:
-            left_out.add("block_length")  # a default that followed gen_length
-        kept = {name: value for name, value in ask.settings.items() if name not in left_out}
-        found[subject.ref] = open_settings(SAMPLERS[str(ask.sampler)], kept)
-    return found
+def _planned(source: Source, number: int, data: Data, chosen: Chosen, makers: Makers) -> PlannedData:
+    asked = _questions(source, number)
+    traced = data.count if asked == "all" else asked
+    conditions = plan_conditions(chosen, data, makers)
+    passages, tracing = data.format == "passage", source.study.traces
+    ways = [PlannedCondition(RAG, _as_given if passages else makers.rag)]
+    placed = bool(traced) and tracing.places is not None and not passages
+    if placed and tracing.places is not None:
+        with source.at("traces", "places"):
+            ways = plan_places(data, tracing.places, tracing.documents, makers.stress.seed, makers.say)
+    return PlannedData(data, conditions, traced, tuple(ways), passages, pooled=bool(chosen.tests) or placed)
 
 
-def _config(source: Source, place: int) -> ModelConfig:
-    given = source.study.models[place]
-    values = given.model_dump(exclude={"decoding"}) | {"ref": source.model_ref(given.ref)}
-    return ModelConfig.model_validate(values)
+# -- edits --------------------------------------------------------------------------------------------------------
 
 
-def _capture(study: Study, subject: Subject) -> CaptureConfig:
-    tracing = study.traces
-    layers = Select(layers=tracing.layers).layer_ids(subject.facts.layers)
-    return CaptureConfig(probes=tracing.probes or DEFAULT_PROBES, heads=tracing.heads, layers=tuple(layers))
+def _heads_from(source: Source) -> tuple[dict[str, str] | None, dict[str, xr.DataArray]]:
+    """The runs that tell which heads retrieve, with digests, and the copy scores of their traces."""
+    runs = source.study.heads_from
+    if not runs:
+        return None, {}
+    from floatlens.analysis.sources import trace_files
+
+    files = {}
+    for number, run in enumerate(runs):
+        with source.at("heads_from", number):
+            files[run] = trace_files(Path(source.path(run)))
+    scores = head_scores([file for found in files.values() for file in found])
+    return {run: fingerprint(found) for run, found in files.items()}, scores
 
 
-def _check_edits(parts: Sequence[Part], asked: Sequence[Subject], tracing: Tracing, place: str) -> None:
-    for part in parts:
-        for spec in part.chosen.edits:
-            for subject in asked:
-                spec.check(subject.facts, f"{place}:")
-    waiting = next((part.chosen.ablated[0] for part in parts if part.chosen.ablated), None)
-    if waiting is not None:
-        _check_traces_for(waiting, any(part.traced for part in parts), tracing.probes or DEFAULT_PROBES, place)
+def _check_edits(
+    source: Source, data: Sequence[PlannedData], models: Sequence[PlannedModel], scores: Mapping[str, xr.DataArray]
+) -> None:
+    """Refuse layers, heads and tokens that a model does not have, and retrieval heads that cannot be known."""
+    edits = {one.edit: None for part in data for one in part.conditions if one.edit is not None}
+    for spec in edits:
+        for model in models:
+            with source.at("conditions"):
+                spec.check(model.facts, "edit")
+                if spec.waits_for_traces and source.study.heads_from:
+                    heads_for(spec, model.ref, scores)
+    waiting = next((spec for spec in edits if spec.waits_for_traces), None)
+    if waiting is not None and not source.study.heads_from:
+        with source.at("conditions"):
+            _check_traces_for(waiting.label, any(part.traced for part in data), source.study)
 
 
-def _check_traces_for(waiting: EditSpec, traced: bool, probes: Sequence[str], place: str) -> None:
-    """Retrieval heads come from the study's own traces, so there must be some, with what their scores are made of."""
-    what = f"{place}: {waiting.label}: retrieval heads are chosen from the study's traces"
+def _check_traces_for(label: str, traced: bool, study: Study) -> None:
+    """The study's own traces must exist and have what copy scores are made of."""
+    what = f"{label}: retrieval heads are chosen from the study's traces"
     if not traced:
-        raise FloatlensError(f"{what}, and it has none; set traces.questions, or name the heads (heads=5.3+7.0)")
-    provided = {name for probe in make_probes(probes) for name in (one.name for one in probe.variables)}
+        raise FloatlensError(
+            f"{what}, and it has none; give runs with traces as heads_from (--heads-from), set traces.questions, or "
+            "name the heads (heads=5.3+7.0)"
+        )
+    provided = {
+        name
+        for probe in make_probes(study.traces.probes or DEFAULT_PROBES)
+        for name in (one.name for one in probe.variables)
+    }
     for needed in ANALYSES["retrieval_heads"].requires:
         if needed not in provided:
             probe = probe_of(needed)

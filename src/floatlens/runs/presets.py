@@ -121,7 +121,7 @@ def trace_study(
     gold: Literal["answer"] | None = None,
     **options: Unpack[Options],
 ) -> Study:
-    """Traces of all questions, or the first `limit`. Example: `trace_study(["scale:llada"], ["q.jsonl"], limit=4)`"""
+    """Traces of all questions, or of the first `limit`. Example: `trace_study(["scale:llada"], ["q.jsonl"])`"""
     values = _values("trace", models, data, options, documents=documents, gold=gold)
     values["conditions"] = []
     values["traces"] = {"questions": "all", "probes": probes, "heads": heads, "layers": layers, "target": target}

@@ -1,172 +1,170 @@
-"""Figures, tables and verdicts of one or more runs, written into one folder. It draws and computes nothing itself.
+"""What a run came to, written beside its records: tables, figures, verdicts and the report. It computes nothing itself.
 
-OUT/figures holds one file per figure and format, OUT/tables one CSV and one Parquet file per analysis and one for the
-claims, with provenance.json saying what they rest on. Every file is written whole, then renamed into place.
+What is published follows from the answers and traces there are. Traces are read once for everything that needs them.
+Nothing is done again where nothing has changed.
 """
 
 from __future__ import annotations
 
-import io
+import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floatlens.analysis import ANALYSES, Result, analyse
-from floatlens.analysis.anchors import anchors
-from floatlens.analysis.qk_maps import qk_maps
-from floatlens.analysis.registry import with_rule
-from floatlens.analysis.sources import trace_files
-from floatlens.claims import Claim, claims, claims_frame
-from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.core.files import write_atomically
-from floatlens.traces import Trace, open_trace
+from floatlens import __version__
+from floatlens.analysis.sources import has_traces, trace_files
+from floatlens.claims import Claim, answer_claims, claims_frame
+from floatlens.core.files import digest_of_file, write_atomically
+from floatlens.records.store import open_answers
+from floatlens.runs.answer_outputs import publish_answers
+from floatlens.runs.outputs import save_frame
+from floatlens.runs.study import Output
+from floatlens.runs.trace_outputs import publish_traces
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
+    from floatlens.analysis import Result
+    from floatlens.analysis.stress import Curve
     from floatlens.analysis.tables import Table
+    from floatlens.report.subjects import Seen
+    from floatlens.traces import Trace
 
-__all__ = ["FORMATS", "Published", "publish", "save_figure", "save_frame", "save_table"]
+__all__ = ["Findings", "publish_study"]
 
-FORMATS = ("pdf", "svg", "png")
-_ANSWERS = {"gains", "stress", "edits"}
-"""What figures of answers need; those are drawn with the tables of answers."""
-
-
-class Published:
-    """What was written: results by analysis, verdicts, files, and what was left out with the reason."""
-
-    def __init__(self, results: Mapping[str, Result], found: Sequence[Claim], skipped: Mapping[str, str]) -> None:
-        self.results = dict(results)
-        self.claims = list(found)
-        self.files: list[Path] = []
-        self.skipped = dict(skipped)
+_STATE = "published.json"
+"""What the tables, figures and the report of a run folder were made from."""
 
 
-def publish(
-    runs: Sequence[Path],
-    out: Path,
+@dataclass
+class Findings:
+    """What was found and written. Parts that the run has nothing for stay empty."""
+
+    table: Table | None = None
+    curves: Sequence[Curve] = ()
+    agreed: pd.DataFrame | None = None
+    effects: pd.DataFrame | None = None
+    results: Mapping[str, Result] = field(default_factory=dict)
+    claims: list[Claim] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    report: Path | None = None
+    unchanged: bool = False
+    """Nothing has changed since the files were written, so they were left as they are."""
+
+    @property
+    def headline(self) -> list[dict[str, Any]]:
+        """The numbers at the top of the report: a row per number, with an estimate for each model."""
+        from floatlens.report.findings import headline
+
+        return headline(self.results, self.claims) if self.results else []
+
+
+def publish_study(
+    folder: Path,
+    output: Output | None = None,
     *,
-    only: Sequence[str] = (),
-    formats: Sequence[str] = FORMATS,
-    rule: str | None = None,
     analyses: Sequence[str] | None = None,
-    more: Sequence[Claim] = (),
     each: Callable[[int, int], None] = lambda done, total: None,
-    see: Callable[[Trace, Path], object] = lambda trace, file: None,
-) -> Published:
-    """Analyse the traces of runs in one walk, and write what they show. `each` is told after every trace.
+    force: bool = False,
+) -> Findings:
+    """Tables, figures, claims and report of everything that is on record. `each` is called after every trace.
 
-    `only` names figures; tables are then those of the analyses behind them. `analyses` leaves the others out. `rule`
-    replaces the anchor rule of every analysis that has one. `more` are verdicts on something else than traces, for the
-    same table. `see` is shown every trace on the way.
+    Where nothing has changed since the last time, nothing is done, unless with `force`.
     """
-    from floatlens.plots.drawing import draw
-    from floatlens.plots.registry import FIGURES, describe_figures
-
-    _check(only, list(FIGURES), "figure")
-    _check(formats, FORMATS, "format")
-    files = [file for run in runs for file in trace_files(run)]
-    wanted = dict.fromkeys(need for name in only for need in FIGURES[name].needs if need in ANALYSES)
-    first: dict[str, Path] = {}
-    skipped: dict[str, str] = {}
-    settings = with_rule(wanted if only else ANALYSES if analyses is None else analyses, rule)
-    results = analyse(_walk(files, first, each, see), settings, skipped=skipped)
-    found = [*claims(results), *more]
-    made = Published(results, found, skipped)
-    figures = out / "figures"
-    for folder in (figures, out / "tables"):
-        folder.mkdir(parents=True, exist_ok=True)
-    reasons: dict[str, str] = {}
-    data = {**results, **_of_first(first, only, rule, reasons)}
-    described = describe_figures(data, only or [n for n in FIGURES if not set(FIGURES[n].needs) & _ANSWERS])
-    for name, figure in described.figures.items():
-        made.files += save_figure(draw(figure), figures / name, formats)
-    told = {name: why for name, why in described.skipped.items() if name not in ("anchors", "qk_maps")}
-    made.skipped = told | reasons | made.skipped  # of an analysis the reason is the better one
-    frames = {name: result.to_frame() for name, result in results.items()} | {"claims": claims_frame(found)}
-    for name, frame in frames.items():
-        made.files += save_frame(frame, out / "tables" / name)
-    provenance = {name: result.provenance for name, result in results.items()}
-    write_atomically(out / "tables" / "provenance.json", json.dumps(provenance, indent=1, ensure_ascii=False).encode())
+    output = output or Output()
+    inputs = _inputs(folder, output, analyses)
+    if not force and (before := _published(folder, inputs)) is not None:
+        return before
+    made = Findings()
+    _publish_answers(folder, output, made)
+    seen: list[Seen] = []
+    if has_traces(folder):
+        _publish_traces(folder, output, analyses, each, made, seen)
+    else:
+        made.claims = answer_claims(open_answers(folder)[0])
+        made.files += save_frame(claims_frame(made.claims), folder / "tables" / "claims")
+    if output.report and (seen or made.table is not None or made.curves or made.effects is not None):
+        _write_report(folder, output, made, seen)
+    state = {"inputs": inputs, "files": [str(file.relative_to(folder)) for file in made.files]}
+    write_atomically(folder / _STATE, (json.dumps(state, indent=1) + "\n").encode())
     return made
 
 
-def _check(given: Iterable[str], known: Sequence[str], what: str) -> None:
-    for name in given:
-        if name not in known:
-            raise FloatlensError(f'no {what} "{name}"{did_you_mean(name, known)}')
+def _inputs(folder: Path, output: Output, analyses: Sequence[str] | None) -> str:
+    """A digest of everything that published files depend on."""
+    records = folder / "records.jsonl"
+    files = trace_files(folder) if has_traces(folder) else []
+    parts = {
+        "floatlens": __version__,
+        "output": output.model_dump(mode="json"),
+        "analyses": None if analyses is None else list(analyses),
+        "records": digest_of_file(records) if records.is_file() else None,
+        "traces": [(str(file.relative_to(folder)), file.stat().st_size) for file in files],
+    }
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _walk(
-    files: Sequence[Path],
-    first: dict[str, Path],
+def _published(folder: Path, inputs: str) -> Findings | None:
+    """What was published before from the same inputs; None where something has changed or a file is gone."""
+    state = folder / _STATE
+    try:
+        found = json.loads(state.read_bytes()) if state.is_file() else {}
+        files = [folder / name for name in found["files"]] if found.get("inputs") == inputs else []
+    except (ValueError, KeyError, TypeError, AttributeError):  # the file was changed by somebody
+        return None
+    if not files or not all(file.is_file() for file in files):
+        return None
+    report = folder / "report.html"
+    return Findings(files=files, report=report if report in files else None, unchanged=True)
+
+
+def _publish_answers(folder: Path, output: Output, made: Findings) -> None:
+    found = publish_answers(folder, folder, paper=output.paper, formats=output.figures)
+    made.table, made.curves, made.agreed, made.effects = found.table, found.curves, found.agreed, found.effects
+    made.files += found.files
+
+
+def _publish_traces(
+    folder: Path,
+    output: Output,
+    analyses: Sequence[str] | None,
     each: Callable[[int, int], None],
-    see: Callable[[Trace, Path], object],
-) -> Iterator[Trace]:
-    for done, file in enumerate(files, 1):
-        trace = open_trace(file)
-        first.setdefault(trace.model["ref"], file)
-        see(trace, file)
-        yield trace
-        each(done, len(files))
+    made: Findings,
+    seen: list[Seen],
+) -> None:
+    from floatlens.report.subjects import look, opened
+
+    def see(trace: Trace, file: Path) -> None:
+        seen.append(look(opened(trace), file))
+
+    found = publish_traces(
+        [folder],
+        folder,
+        formats=output.figures,
+        rule=output.rule,
+        analyses=analyses,
+        more=answer_claims(open_answers(folder)[0]),
+        each=each,
+        see=see,
+    )
+    made.results, made.skipped, made.claims = found.results, found.skipped, found.claims
+    made.files += found.files
 
 
-def _of_first(
-    first: Mapping[str, Path], only: Sequence[str], rule: str | None, skipped: dict[str, str]
-) -> dict[str, dict[str, Any]]:
-    """What figures of one trace show, the first of each model: its anchors, and its q·k maps where it kept any."""
-    from floatlens.plots.style import label_of
+def _write_report(folder: Path, output: Output, made: Findings, seen: Sequence[Seen]) -> None:
+    from floatlens.report import report
+    from floatlens.report.build import Analysed
 
-    found: dict[str, dict[str, Any]] = {"anchors": {}, "qk_maps": {}}
-    for model, file in first.items():
-        trace, label = open_trace(file), label_of(model, first)
-        if only and not {"anchors", "qk_maps"} & set(only):
-            break
-        if "received" in trace.data:
-            found["anchors"][label] = anchors(trace, rule=rule or "zscore")
-        elif not only or "anchors" in only:
-            skipped[f"anchors of {model}"] = 'the trace holds no "received"; trace again with that probe on'
-        if "qk_matrix" in trace.data:
-            kept = trace.data["qk_matrix"]
-            head = int(kept["qk_matrix_head"].values[0])
-            for layer in kept["qk_matrix_layer"].values.tolist():
-                maps = qk_maps(trace, layer, head, rule=rule or "zscore")
-                found["qk_maps"][f"{label}-layer{layer}-head{head}"] = maps
-        elif "qk_maps" in only:
-            skipped[f"qk_maps of {model}"] = "the trace kept no q·k heatmaps (see QK(heatmaps=…))"
-    return found
-
-
-def save_figure(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """A figure in every format beside each other, each written whole; `path` has no ending."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files = []
-    for kind in formats:
-        held = io.BytesIO()
-        figure.savefig(held, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-        files.append(path.parent / f"{path.name}.{kind}")
-        write_atomically(files[-1], held.getvalue())
-    return files
-
-
-def save_frame(frame: pd.DataFrame, path: Path) -> list[Path]:
-    """A table as CSV and as Parquet; `path` has no ending."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    as_csv, as_parquet = path.with_suffix(".csv"), path.with_suffix(".parquet")
-    write_atomically(as_csv, frame.to_csv(index=False).encode())
-    held = io.BytesIO()
-    frame.to_parquet(held, index=False)
-    write_atomically(as_parquet, held.getvalue())
-    return [as_csv, as_parquet]
-
-
-def save_table(table: Table, path: Path) -> list[Path]:
-    """A table for readers as Markdown, CSV and LaTeX; `path` has no ending."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    texts = {".md": table.to_markdown(), ".csv": table.to_csv(), ".tex": table.to_latex()}
-    for suffix, text in texts.items():
-        write_atomically(path.with_suffix(suffix), text.encode())
-    return [path.with_suffix(suffix) for suffix in texts]
+    wrote = report(
+        [folder],
+        folder / "report.html",
+        examples=output.examples,
+        rule=output.rule,
+        largest=int(output.max_mb * 1e6),
+        analysed=Analysed(made.results, seen, made.skipped),
+    )
+    made.report = wrote.path
+    made.files.append(wrote.path)

@@ -1,6 +1,6 @@
 """Ray as an executor: actors that each hold one model, on this machine or on a cluster; the driver alone writes.
 
-An actor that dies is replaced and its task tried again elsewhere (see `spread`). Tasks go only to actors that have
+An actor that dies is replaced and its task tried again elsewhere (see `scheduling`). Tasks go only to actors that have
 answered, so that one that finds no place holds up nothing. A cluster that is started here listens on this machine only,
 has no dashboard, reports nothing to anybody, and ends with the run.
 """
@@ -17,7 +17,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floatlens.core.errors import FloatlensError
-from floatlens.runs.spread import ATTEMPTS, Pending, Spread, Task
+from floatlens.runs.scheduling import ATTEMPTS, Pending, Spread, Task
 from floatlens.runs.workers import Holder, cores, said
 
 if TYPE_CHECKING:

@@ -1,45 +1,86 @@
-"""Reads a study: from YAML, a mapping or a `Study`. What is wrong is one line with file, line, key, and what was meant.
+"""Reads a study from YAML, a mapping or a `Study`. An error names the file, the line, the key and what was expected.
 
-Paths in a file count from the folder of that file, so that a study can be moved together with its data.
+Paths in a file are relative to the folder of that file, so a study can be moved together with its data.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.core.validation import Problem, key_text, problems
 from floatlens.data.sources import is_source
 from floatlens.runs.study import Study
 
-__all__ = ["Source", "StudyLike", "read_study", "schema"]
+__all__ = ["Origin", "Source", "StudyLike", "read_study", "schema"]
 
 StudyLike = Study | Mapping[str, Any] | str | Path
-"""A study, what it is made of, or the file that says so."""
+"""A study, a mapping of the same form, or the path of a YAML file."""
 _NAMED = re.compile(r"([A-Za-z][\w-]*)=(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a study comes from, for messages: a file name with the YAML document, which knows its lines.
+
+    The name is "" for a study that was made by code; then messages name no place.
+    """
+
+    name: str = ""
+    tree: Any = None
+
+    def error(self, text: str, *key: int | str) -> FloatlensError:
+        """An error about a key. Example: `raise origin.error('no model "x"', "models", 0)`"""
+        return self.errors([Problem(key, text)])
+
+    def errors(self, found: Iterable[Problem]) -> FloatlensError:
+        """One error for several problems, each with its line."""
+        return FloatlensError("; ".join(self._located(one) for one in found))
+
+    @contextmanager
+    def at(self, *key: int | str) -> Iterator[None]:
+        """Errors that are raised inside are about this key."""
+        try:
+            yield
+        except FloatlensError as error:
+            raise self.error(str(error), *key) from error
+
+    def _located(self, problem: Problem) -> str:
+        if not self.name:
+            return problem.text
+        line = "" if self.tree is None else f":{_line(self.tree, problem.key)}"
+        key = key_text(problem.key)
+        return f"{self.name}{line}: {problem.text if key in problem.text else f'{key}: {problem.text}'}"
+
+
+@dataclass(frozen=True)
 class Source:
-    """A study and where its paths count from. `place` names it in messages."""
+    """A study, the folder that its paths are relative to, and where it comes from."""
 
     study: Study
     base: Path
-    place: str = "study"
+    origin: Origin = Origin()
+
+    def error(self, text: str, *key: int | str) -> FloatlensError:
+        return self.origin.error(text, *key)
+
+    def at(self, *key: int | str) -> AbstractContextManager[None]:
+        return self.origin.at(*key)
 
     def path(self, given: str) -> str:
-        """A path of the study as seen from here."""
+        """A path of the study, relative to the working directory."""
         return given if Path(given).expanduser().is_absolute() else str(self.base / given)
 
     def data_ref(self, ref: str) -> str:
-        """The reference of data with its path, if it has one, as seen from here."""
+        """A reference of data; a path in it becomes relative to the working directory."""
         if is_source(ref):
             return ref
         named = _NAMED.fullmatch(ref)
@@ -48,9 +89,9 @@ class Source:
         return f"{named[1]}={self.path(named[2])}"
 
     def model_ref(self, ref: str) -> str:
-        """A model's reference; what looks like a path and is there, counted from the study, is one.
+        """A reference of a model; a path becomes absolute.
 
-        It becomes absolute: a model is known by its reference, which must not depend on where a command was given.
+        Records know a model by its reference, which must not depend on the working directory.
         """
         looks = ref.startswith(".") or ref.endswith(".gguf") or (self.base / ref / "config.json").is_file()
         return str(Path(self.path(ref)).resolve()) if looks and not ref.startswith("~") else ref
@@ -60,11 +101,11 @@ class Source:
 
 
 def read_study(given: StudyLike) -> Source:
-    """Read and check the form of a study. Example: `read_study("study.yaml").study.models[0].ref`"""
+    """Read a study and check its form. Example: `read_study("study.yaml").study.models[0].ref`"""
     if isinstance(given, Study):
         return Source(given, Path())
     if isinstance(given, Mapping):
-        return Source(_validated(dict(given), "study", None), Path())
+        return Source(_validated(dict(given), Origin("study")), Path(), Origin("study"))
     path = Path(given)
     try:
         text = path.read_text(encoding="utf-8")
@@ -72,109 +113,79 @@ def read_study(given: StudyLike) -> Source:
         raise FloatlensError(f"{path}: not a text file in UTF-8; a study is a YAML file") from None
     except (FileNotFoundError, IsADirectoryError):
         raise FloatlensError(f"{path}: no such file; give a study.yaml (docs/studies.md shows one)") from None
-    tree, values = _parsed(path, text)
-    return Source(_validated(values, str(path), tree), path.parent, str(path))
+    origin = Origin(str(path), _parsed(path, text))
+    return Source(_validated(_plain(origin.tree), origin), path.parent, origin)
 
 
 def schema() -> str:
     """The JSON schema of a study, for editors that check YAML as it is typed."""
     made = Study.model_json_schema()
-    for part in ("StudyModel", "StudyData"):  # a bare text stands for the reference alone
-        field = "models" if part == "StudyModel" else "data"
+    for part, field in (("StudyModel", "models"), ("StudyData", "data")):  # a bare text is a reference
         made["properties"][field]["items"] = {"anyOf": [{"type": "string"}, {"$ref": f"#/$defs/{part}"}]}
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **made}, indent=2)
 
 
-def _parsed(path: Path, text: str) -> tuple[yaml.Node, dict[str, Any]]:
+def _parsed(path: Path, text: str) -> Any:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.constructor import DuplicateKeyError
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
     try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        values = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = "" if error.problem_mark is None else f":{error.problem_mark.line + 1}"
-        raise FloatlensError(f"{path}{line}: not valid YAML ({error.problem})") from None
-    except yaml.YAMLError as error:
+        tree = YAML(typ="rt", pure=True).load(text)
+    except DuplicateKeyError as error:
+        twice = re.search(r'found duplicate key "([^"]*)"', str(error.problem))
+        name = twice[1] if twice else "a key"
+        raise FloatlensError(f"{path}:{_number(error)}: {name} is given twice; give it once") from None
+    except MarkedYAMLError as error:
+        raise FloatlensError(f"{path}:{_number(error)}: not valid YAML ({error.problem})") from None
+    except YAMLError as error:
         raise FloatlensError(f"{path}: not valid YAML ({error})") from None
-    if tree is None or not isinstance(values, dict):
+    if not isinstance(tree, Mapping):
         raise FloatlensError(f"{path}: a study is a mapping with the keys models and data; docs/studies.md shows one")
-    _refuse_twins(path, tree)
-    return tree, values
+    return tree
 
 
-def _refuse_twins(path: Path, node: yaml.Node) -> None:
-    """YAML takes the last of two equal keys without a word."""
-    if isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
-        for key, value in node.value:
-            if key.value in seen:
-                line = key.start_mark.line + 1
-                raise FloatlensError(f"{path}:{line}: {key.value} is given twice, first on line {seen[key.value]}")
-            seen[key.value] = key.start_mark.line + 1
-            _refuse_twins(path, value)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            _refuse_twins(path, value)
+def _number(error: Any) -> int:
+    return int(error.problem_mark.line) + 1 if error.problem_mark is not None else 1
 
 
-def _validated(values: dict[str, Any], place: str, tree: yaml.Node | None) -> Study:
+def _plain(node: Any) -> Any:
+    """Plain Python values of a YAML document."""
+    if isinstance(node, Mapping):
+        return {str(key): _plain(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_plain(value) for value in node]
+    for kind in (bool, int, float, str):
+        if isinstance(node, kind):
+            return kind(node)
+    return node
+
+
+def _validated(values: dict[str, Any], origin: Origin) -> Study:
     try:
         return Study.model_validate(values)
-    except FloatlensError as error:  # of the stress settings, which say it themselves
-        raise FloatlensError(f"{place}: {error}") from None
+    except FloatlensError as error:  # of the stress settings
+        raise origin.error(str(error), "stress") from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    where: Sequence[int | str] = first["loc"]
-    line = None if tree is None else _line(tree, where)
-    at = place if line is None else f"{place}:{line}"
-    key = _key(where)
-    if first["type"] == "extra_forbidden":
-        known = _fields(where[:-1])
-        raise FloatlensError(f'{at}: no key "{key}"{did_you_mean(str(where[-1]), known)}')
-    if first["type"] == "missing":
-        raise FloatlensError(f"{at}: {key} is missing")
-    said = first["msg"][:1].lower() + first["msg"][1:]
-    raise FloatlensError(f"{at}: {key} is {_short(first['input'])}: {said}")
+        raise origin.errors(_meant(problems(error, Study), values)) from None
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _meant(found: list[Problem], values: Mapping[str, Any]) -> list[Problem]:
+    """Without a missing key that a misspelled one was meant to be: `model:` for `models:` is one mistake."""
+    unknown = [str(one.key[-1]) for one in found if len(one.key) == 1 and str(one.key[-1]) not in Study.model_fields]
+    hints = " ".join(did_you_mean(name, Study.model_fields) for name in unknown)
+    return [one for one in found if not (one.key[0] not in values and f'"{one.key[0]}"?' in hints)] or found
 
 
-def _key(where: Sequence[int | str]) -> str:
-    """`models[0].dtype`, as people write it."""
-    text = ""
-    for part in where:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text or "it"
-
-
-def _fields(where: Sequence[int | str]) -> list[str]:
-    """The keys that there are at a place of the study."""
-    model: type[BaseModel] = Study
-    for part in where:
-        if isinstance(part, str) and part in model.model_fields:
-            model = _model_in(model.model_fields[part].annotation) or model
-    return list(model.model_fields)
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for one in get_args(annotation) if (found := _model_in(one)) is not None), None)
-
-
-def _line(node: yaml.Node, where: Sequence[int | str]) -> int | None:
+def _line(node: Any, key: Iterable[int | str]) -> int:
     """The line of the innermost part of a key that is written in the file."""
-    line = node.start_mark.line + 1
-    for part in where:
-        if isinstance(node, yaml.MappingNode):
-            pair = next(((key, value) for key, value in node.value if key.value == str(part)), None)
-            if pair is None:
-                return line
-            line, node = pair[0].start_mark.line + 1, pair[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            line = node.start_mark.line + 1
+    line = int(node.lc.line) + 1
+    for part in key:
+        places: Any = getattr(node, "lc", None)
+        if isinstance(node, Mapping) and part in node and places is not None:
+            line, node = int(places.key(part)[0]) + 1, node[part]
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node) and places is not None:
+            line, node = int(places.item(part)[0]) + 1, node[part]
         else:
-            return line
+            break
     return line

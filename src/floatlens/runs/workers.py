@@ -1,9 +1,8 @@
-"""Who does the work: this process, or several that each hold a model. Results do not depend on which, nor on order.
+"""Executors on this machine: this process, or several that each hold a model. Results do not depend on which.
 
-Small models on a CPU gain from processes with one thread each; large ones have more to lose in memory. The process that
-started them is the only one that writes records. A task that fails is tried twice more, by another worker where there
-is one (see `spread`); a worker that dies is replaced. Workers end when the process that started them is gone, however
-it went.
+Small models on a CPU gain from processes with one thread each; large ones cost memory. Only the process that started
+the workers writes records. A task that fails is tried twice more, by another worker where there is one (`scheduling`);
+a worker that dies is replaced. Workers end when the process that started them ends, however it ends.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from floatlens.core.errors import FloatlensError
-from floatlens.runs.spread import ATTEMPTS, Pending, Spread, Task, halves
+from floatlens.runs.scheduling import ATTEMPTS, Pending, Spread, Task, halves
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnContext
@@ -52,12 +51,12 @@ R = TypeVar("R")
 
 
 class Holder:
-    """Holds one model, the last that was asked for, and what was learnt about the room that it leaves."""
+    """Holds one model, the last that was asked for, and what was learnt about the memory that it leaves."""
 
     def __init__(self) -> None:
         from floatlens.attention.memory_budget import MemoryBudget
 
-        self.room = MemoryBudget()
+        self.budget = MemoryBudget()
         self._of: ModelConfig | None = None
         self._model: LanguageModel | None = None
 
@@ -68,7 +67,7 @@ class Holder:
         if self._of != model or self._model is None:
             from floatlens.attention.memory_budget import MemoryBudget
 
-            self._model, self.room = None, MemoryBudget()  # let go of the last one before the next comes
+            self._model, self.budget = None, MemoryBudget()  # let go of the last one before the next comes
             options: dict[str, Any] = model.model_dump(exclude={"ref"})
             self._model, self._of = load(model.ref, **options), model
         return self._model

@@ -14,7 +14,7 @@ from floatlens.traces.tracing import trace
 if TYPE_CHECKING:
     from floatlens.attention.softmax import Workspace
     from floatlens.edits import Change, Edit
-    from floatlens.evaluation.answering import Asked
+    from floatlens.evaluation.answers import Asked
     from floatlens.evaluation.config import AskConfig
     from floatlens.models import LanguageModel
     from floatlens.traces import Trace
@@ -34,7 +34,7 @@ class Measured:
     said: tuple[str, ...] = ()
 
 
-def measure(model: LanguageModel, asked: Asked, config: AskConfig, room: MemoryBudget | None = None) -> Measured:
+def measure(model: LanguageModel, asked: Asked, config: AskConfig, budget: MemoryBudget | None = None) -> Measured:
     """Means over layers of: overlap of anchors from step to step, positions the strongest key moves per step, percent
     of attention on the first position and on the strongest key, each also above what it would get under uniform
     attention; and attention moved per row that was changed."""
@@ -45,7 +45,7 @@ def measure(model: LanguageModel, asked: Asked, config: AskConfig, room: MemoryB
         made = None if asked.edit is None else asked.edit.build()  # anew: its report is of one trace
         return _trace(model, asked, config, made, workspace), [] if made is None else made.report()
 
-    found, changes = retry_with_smaller_blocks(room or MemoryBudget(), attempt, said, otherwise)
+    found, changes = retry_with_smaller_blocks(budget or MemoryBudget(), attempt, said, otherwise)
     values = _means(found)
     rows = sum(change.rows for change in changes)
     if rows:

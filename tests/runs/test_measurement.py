@@ -8,10 +8,10 @@ import floatlens as fl
 from floatlens.attention.memory_budget import MemoryBudget
 from floatlens.decoding.config import DecodingConfig
 from floatlens.edits.spec import parse_edit
-from floatlens.evaluation.answering import Asked
+from floatlens.evaluation.answers import Asked
 from floatlens.evaluation.config import AskConfig
-from floatlens.runs import measuring
-from floatlens.runs.measuring import measure
+from floatlens.runs import measurement
+from floatlens.runs.measurement import measure
 from floatlens.subjects.scale import questions
 
 CONFIG = AskConfig(decoding=DecodingConfig(settings={"gen_length": 4, "steps": 2}))
@@ -38,7 +38,7 @@ def test_absorption_comes_with_its_null_and_what_was_moved_with_its_place(model:
 
 
 def test_memory_that_runs_out_halves_the_blocks(model: fl.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    trace, tried = measuring.trace, []
+    trace, tried = measurement.trace, []
 
     def tight(*args: object, **named: object) -> object:
         tried.append(named["workspace"].block_bytes)  # type: ignore[attr-defined]
@@ -46,7 +46,7 @@ def test_memory_that_runs_out_halves_the_blocks(model: fl.LanguageModel, monkeyp
             raise MemoryError
         return trace(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(measuring, "trace", tight)
+    monkeypatch.setattr(measurement, "trace", tight)
     room = MemoryBudget()
     found = measure(model, Asked(EXAMPLE, None, parse_edit("drop_anchors")[0]), CONFIG, room)
     assert tried == [8 << 20, 4 << 20]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from floatlens.runs.spread import ATTEMPTS, Pending, Spread
+from floatlens.runs.scheduling import ATTEMPTS, Pending, Spread
 from floatlens.runs.workers import Holder, Workers
 
 

@@ -11,12 +11,11 @@ import pytest
 import torch
 
 from floatlens.attention.memory_budget import MIN_BLOCK_BYTES, MemoryBudget, out_of_memory
-from floatlens.runs import tracetask
+from floatlens.runs import tasks
 from floatlens.runs.folder import RunFolder
 from floatlens.runs.plan import make_plan
-from floatlens.runs.records import StudyRecord
 from floatlens.runs.study_file import read_study
-from floatlens.runs.tracetask import TraceTask, place
+from floatlens.runs.tasks import Traced, TraceTask
 from floatlens.runs.workers import Holder
 from floatlens.traces import open_trace
 
@@ -34,11 +33,17 @@ def holder() -> Holder:
 
 
 @pytest.fixture(scope="module")
-def task(tmp_path_factory: pytest.TempPathFactory) -> TraceTask:
+def task() -> TraceTask:
     plan = make_plan(read_study(STUDY))
-    with RunFolder.open(tmp_path_factory.mktemp("run"), StudyRecord) as run:
-        (one,) = plan.trace_tasks(plan.subjects[0], run)
+    (one,) = plan.trace_tasks(plan.models[0], lambda item: False)
     return pickle.loads(pickle.dumps(one))  # noqa: S301  (as a worker gets it)
+
+
+def place(made: Traced, folder: Path) -> None:
+    assert made.record.file is not None
+    assert made.content is not None
+    with RunFolder.open(folder) as run:
+        run.add([made.record], {made.record.file: made.content})
 
 
 def test_bytes_become_the_file_that_the_record_names(task: TraceTask, holder: Holder, tmp_path: Path) -> None:
@@ -49,14 +54,14 @@ def test_bytes_become_the_file_that_the_record_names(task: TraceTask, holder: Ho
     assert (found.answer, found.data.sizes["step"]) == (made.record.answer, made.record.steps)
     assert (made.record.what, made.record.status, made.record.warnings) == ("trace", "done", ())
     assert found.data_set == made.record.data == "scale:rag:documents=2"
-    assert sorted(path.suffix for path in tmp_path.rglob("*") if path.is_file()) == [".zip"]
+    assert [path.suffix for path in (tmp_path / "traces").rglob("*") if path.is_file()] == [".zip"]
 
 
 def test_blocks_are_halved_until_they_fit(
     task: TraceTask, holder: Holder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = task.perform(holder)
-    real, tried = tracetask.trace, list[int]()
+    real, tried = tasks.trace, list[int]()
 
     def small(model: Any, *, workspace: Any, **more: Any) -> Any:
         tried.append(workspace.block_bytes)
@@ -64,8 +69,8 @@ def test_blocks_are_halved_until_they_fit(
             raise torch.OutOfMemoryError
         return real(model, workspace=workspace, **more)
 
-    monkeypatch.setattr(tracetask, "trace", small)
-    monkeypatch.setattr(holder, "room", MemoryBudget())
+    monkeypatch.setattr(tasks, "trace", small)
+    monkeypatch.setattr(holder, "budget", MemoryBudget())
     made = task.perform(holder)
     assert tried == [8 << 20, 4 << 20, 2 << 20]
     assert made.record.warnings == (
@@ -75,7 +80,7 @@ def test_blocks_are_halved_until_they_fit(
     assert task.perform(holder).record.warnings == ()  # it has learnt
     for name, one in (("plain", plain), ("small", made)):
         place(one, tmp_path / name)
-    a, b = (open_trace(tmp_path / name / task.item.file) for name in ("plain", "small"))
+    a, b = (open_trace(tmp_path / name / task.file) for name in ("plain", "small"))
     np.testing.assert_allclose(a.data["received"].values, b.data["received"].values, rtol=1e-4, atol=1e-6)
     assert a.answer == b.answer
 
@@ -84,12 +89,12 @@ def test_what_never_fits_fails_with_advice(task: TraceTask, holder: Holder, monk
     def never(*_: object, **__: object) -> None:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr(tracetask, "trace", never)
-    monkeypatch.setattr(holder, "room", MemoryBudget())
+    monkeypatch.setattr(tasks, "trace", never)
+    monkeypatch.setattr(holder, "budget", MemoryBudget())
     made = task.perform(holder)
     assert (made.record.status, made.content) == ("failed", None)
-    assert "out of memory on cpu; try traces.heads: mean" in str(made.record.error)
-    assert holder.room.block_bytes == MIN_BLOCK_BYTES
+    assert "out of memory on cpu; try heads: mean" in str(made.record.error)
+    assert holder.budget.block_bytes == MIN_BLOCK_BYTES
 
 
 def test_other_errors_are_no_lack_of_memory() -> None:

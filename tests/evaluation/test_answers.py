@@ -9,8 +9,8 @@ import floatlens as fl
 from floatlens.attention.memory_budget import MemoryBudget
 from floatlens.core.errors import FloatlensError
 from floatlens.decoding.config import DecodingConfig
-from floatlens.evaluation import answering
-from floatlens.evaluation.answering import Asked, ask
+from floatlens.evaluation import answers
+from floatlens.evaluation.answers import Asked, ask
 from floatlens.evaluation.config import AskConfig
 from floatlens.evaluation.first_mask import Appended, first_mask
 from floatlens.evaluation.metrics import score
@@ -56,7 +56,7 @@ def test_a_question_without_accepted_answers_has_no_scores(model: fl.LanguageMod
 def test_a_batch_too_large_for_the_memory_is_halved(model: fl.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = [a.prediction for a in ask(model, [Asked(e) for e in EXAMPLES], CONFIG)]
     sizes = []
-    real = answering.decode
+    real = answers.decode
 
     def small(model: fl.LanguageModel, ids: list[list[int]], **more: object) -> fl.Decoded:
         sizes.append(len(ids))
@@ -64,7 +64,7 @@ def test_a_batch_too_large_for_the_memory_is_halved(model: fl.LanguageModel, mon
             raise torch.OutOfMemoryError
         return real(model, ids, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(answering, "decode", small)
+    monkeypatch.setattr(answers, "decode", small)
     room = MemoryBudget()
     found = ask(model, [Asked(e) for e in EXAMPLES], CONFIG, room)
     assert [a.prediction for a in found] == wanted
@@ -76,7 +76,7 @@ def test_a_batch_too_large_for_the_memory_is_halved(model: fl.LanguageModel, mon
     sizes.clear()
     assert [a.warnings for a in ask(model, [Asked(e) for e in EXAMPLES], CONFIG, room)] == [()] * 6  # it has learnt
     assert sizes == [2, 2, 2]
-    monkeypatch.setattr(answering, "decode", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
+    monkeypatch.setattr(answers, "decode", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
     (answer,) = ask(model, [Asked(EXAMPLES[0])], CONFIG)
     assert answer.status == "failed"
     assert "out of memory" in str(answer.error)

@@ -10,9 +10,9 @@ import torch
 import floatlens as fl
 from floatlens.decoding.config import DecodingConfig
 from floatlens.edits import EditSpec, parse_edit
-from floatlens.evaluation.answering import Asked, ask
+from floatlens.evaluation.answers import Asked, ask
 from floatlens.evaluation.config import AskConfig
-from floatlens.evaluation.edited import divergence, tapped
+from floatlens.evaluation.divergence import divergence, tapped
 from floatlens.subjects.scale import questions
 
 CONFIG = AskConfig(decoding=DecodingConfig(settings={"gen_length": 4}))

@@ -22,7 +22,7 @@ from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.decoding import decode, decode_steps, prompt_budget
 from floatlens.edits.context import edit
 from floatlens.edits.spec import EditSpec
-from floatlens.evaluation.edited import divergence, tapped
+from floatlens.evaluation.divergence import divergence, tapped
 from floatlens.evaluation.first_mask import Appended, first_mask
 from floatlens.evaluation.metrics import Scores, score
 from floatlens.prompts import Prompt, answer_text, build
@@ -67,9 +67,9 @@ class Answer:
 
 
 def ask(
-    model: LanguageModel, questions: Sequence[Asked], config: AskConfig, room: MemoryBudget | None = None
+    model: LanguageModel, questions: Sequence[Asked], config: AskConfig, budget: MemoryBudget | None = None
 ) -> list[Answer]:
-    """One answer per question, in order; all are decoded together, as far as there is `room`, which learns from it.
+    """One answer per question, in order; all are decoded together, as far as they fit into the memory `budget`.
 
     Example: `ask(fl.load("scale:llada"), [Asked(example)], AskConfig())[0].prediction`
     """
@@ -81,7 +81,7 @@ def ask(
         if isinstance(draft, _Draft):
             groups.setdefault((draft.asked.appended, draft.asked.edit), {})[i] = draft
     for group in groups.values():
-        answers |= zip(group, _answers(model, list(group.values()), config, room or MemoryBudget()), strict=True)
+        answers |= zip(group, _answers(model, list(group.values()), config, budget or MemoryBudget()), strict=True)
     each = (time.perf_counter() - began) / max(len(questions), 1)
     return [replace(answers[i], seconds=round(each, 4)) for i in range(len(questions))]
 
@@ -100,9 +100,9 @@ def _draft(model: LanguageModel, asked: Asked, config: AskConfig) -> _Draft | An
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FloatlensWarning)
         try:
-            room = prompt_budget(model, **settings)
-            if room is not None and asked.appended is not None:
-                room = min(room, (model.max_length or 0) - asked.appended.count)
+            space = prompt_budget(model, **settings)
+            if space is not None and asked.appended is not None:
+                space = min(space, (model.max_length or 0) - asked.appended.count)
             prompt = build(
                 model.tokenizer,
                 question=example.question,
@@ -110,7 +110,7 @@ def _draft(model: LanguageModel, asked: Asked, config: AskConfig) -> _Draft | An
                 answers=example.answers,
                 template=config.prompt.template,
                 chat=config.prompt.chat,
-                max_tokens=room,
+                max_tokens=space,
             )
         except FloatlensError as error:
             return Answer("failed", error=str(error))
@@ -118,31 +118,31 @@ def _draft(model: LanguageModel, asked: Asked, config: AskConfig) -> _Draft | An
     return _Draft(asked, prompt, said)
 
 
-def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: MemoryBudget) -> list[Answer]:
+def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, budget: MemoryBudget) -> list[Answer]:
     """Decode and score drafts that are asked in one way; a batch that runs out of memory is done in halves."""
-    if room.questions is not None and len(drafts) > room.questions:
-        parts = (drafts[i : i + room.questions] for i in range(0, len(drafts), room.questions))
-        return [answer for part in list(parts) for answer in _answers(model, part, config, room)]
+    if budget.questions is not None and len(drafts) > budget.questions:
+        parts = (drafts[i : i + budget.questions] for i in range(0, len(drafts), budget.questions))
+        return [answer for part in list(parts) for answer in _answers(model, part, config, budget)]
     try:
-        return _together(model, drafts, config, room)
+        return _together(model, drafts, config, budget)
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
     # here what was raised, and with it everything that the attempt held, is gone
     release_memory()
     edited = drafts[0].asked.edit is not None
-    said = room.fewer_questions(len(drafts)) if len(drafts) > 1 else room.smaller_blocks() if edited else None
+    said = budget.fewer_questions(len(drafts)) if len(drafts) > 1 else budget.smaller_blocks() if edited else None
     if said is None:
         why = f"out of memory on {model.device} with one question alone; show fewer documents or write less"
         return [Answer("failed", error=why)]
-    again = _answers(model, drafts, config, room)
+    again = _answers(model, drafts, config, budget)
     return [replace(answer, warnings=(*answer.warnings, said)) for answer in again]
 
 
-def _together(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: MemoryBudget) -> list[Answer]:
+def _together(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, budget: MemoryBudget) -> list[Answer]:
     if drafts[0].asked.appended is not None:
         return [_one_token(draft, *found) for draft, found in zip(drafts, _masks(model, drafts), strict=True)]
-    decoded, changed = _decode(model, drafts, config, room)
+    decoded, changed = _decode(model, drafts, config, budget)
     assert model.tokenizer is not None  # a prompt was built with it
     said = [answer_text(model.tokenizer, ids) for ids in decoded.answers()]
     scored = [_scored(draft, text, config.first_line) for draft, text in zip(drafts, said, strict=True)]
@@ -150,7 +150,7 @@ def _together(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig,
 
 
 def _decode(
-    model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, room: MemoryBudget
+    model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, budget: MemoryBudget
 ) -> tuple[Decoded, Sequence[float | None]]:
     """What the model wrote, and under an edit how far that moved the first distribution it reaches."""
     ids = [draft.prompt.ids for draft in drafts]
@@ -162,7 +162,7 @@ def _decode(
     with tapped(model, first) as plain:
         for _ in islice(decode_steps(model, ids, **how), first + 1):
             pass
-    with edit(model, made, workspace=room.workspace()), tapped(model, first) as edited:
+    with edit(model, made, workspace=budget.workspace()), tapped(model, first) as edited:
         decoded = decode(model, ids, **how)
     before, after = (tap.first or [None] * len(drafts) for tap in (plain, edited))
     return decoded, [divergence(*pair) for pair in zip(before, after, strict=True)]

@@ -1,0 +1,97 @@
+"""Runs a plan into its folder: tasks go to the executor, and their outcomes on record, written by this process alone.
+
+The traces of a model come first, then its answers; ablations of retrieval heads wait until all traces are there. It
+prints nothing: the caller sees the records as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from floatlens.core.errors import FloatlensError
+from floatlens.runs.items import PlannedData, answer_items, batches
+from floatlens.runs.retrieval_heads import head_scores, heads_for
+from floatlens.runs.stop import Stop
+from floatlens.runs.tasks import AnswerTask, Question, RefusedTask, Traced
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from floatlens.records.record import Record
+    from floatlens.runs.conditions import PlannedCondition
+    from floatlens.runs.folder import RunFolder
+    from floatlens.runs.models import PlannedModel
+    from floatlens.runs.plan import Plan
+    from floatlens.runs.scheduling import Task
+    from floatlens.runs.workers import Executor
+
+__all__ = ["answer_tasks", "run_plan"]
+
+
+def run_plan(plan: Plan, run: RunFolder, executor: Executor, stop: Stop | None = None) -> Iterator[Record]:
+    """Do everything that is not done, and yield each record once it is on disk, in any order."""
+    stop = stop or Stop()
+    run.forget(lambda record: not record.complete(run.path))  # failures, and traces whose files are gone
+    with executor:
+        for tasks in (_first(plan, run), _waiting(plan, run)):
+            for _, result in executor.run(stop.until(tasks)):
+                with stop.writing():
+                    new = _write(run, result)
+                yield from new
+
+
+def _write(run: RunFolder, result: Traced | Sequence[Record]) -> list[Record]:
+    """Put outcomes on record; of a batch that was asked again, only what was missing."""
+    if not isinstance(result, Traced):
+        return run.add(result)
+    record = result.record
+    files = {} if record.file is None or result.content is None else {record.file: result.content}
+    return run.add([record], files)
+
+
+def _first(plan: Plan, run: RunFolder) -> Iterator[Task[Any]]:
+    for model in plan.models:
+        yield from plan.trace_tasks(model, run.done)
+        for data in plan.data:
+            yield from answer_tasks(plan, model, data, data.asked_of(model, waiting=False), run)
+
+
+def _waiting(plan: Plan, run: RunFolder) -> Iterator[Task[Any]]:
+    """Ablations. Where the heads of a model are not known its items fail, and the others are asked."""
+    if not any(one.waits for data in plan.data for one in data.conditions):
+        return
+    scores = plan.scores if plan.heads_from is not None else _own_scores(run)
+    for model in plan.models:
+        for data in plan.data:
+            for one in data.asked_of(model, waiting=True):
+                found, why = _with_heads(one, model.ref, scores)
+                tasks = answer_tasks(plan, model, data, [found], run)
+                yield from tasks if why is None else (RefusedTask(task, why) for task in tasks)
+
+
+def answer_tasks(
+    plan: Plan, model: PlannedModel, data: PlannedData, conditions: Sequence[PlannedCondition], run: RunFolder
+) -> Iterator[AnswerTask]:
+    """Batches of questions under these conditions, as far as they are not done."""
+    items = answer_items(model, data, conditions)
+    for batch in batches(items, plan.study.machine.batch, run.done):
+        yield AnswerTask(model, tuple(Question.of(item, asked) for item, asked in batch))
+
+
+def _with_heads(
+    planned: PlannedCondition, model: str, scores: Mapping[str, xr.DataArray]
+) -> tuple[PlannedCondition, str | None]:
+    """The condition with its heads, or as it is and the reason why they are not known."""
+    assert planned.edit is not None
+    try:
+        return replace(planned, edit=heads_for(planned.edit, model, scores)), None
+    except FloatlensError as error:
+        return planned, str(error)
+
+
+def _own_scores(run: RunFolder) -> dict[str, xr.DataArray]:
+    """How much each head copies, from the traces of this run."""
+    done = (one.file for one in run.records.values() if one.what == "trace" and one.complete(run.path))
+    return head_scores([run.path / file for file in sorted(file for file in done if file is not None)])

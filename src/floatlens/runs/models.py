@@ -1,0 +1,152 @@
+"""The models of a plan: each with its sampler, settings and capture decided, before any weights are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from floatlens.attention.select import Select
+from floatlens.core.errors import FloatlensError
+from floatlens.decoding import SAMPLERS
+from floatlens.decoding.config import DecodingConfig
+from floatlens.decoding.registry import Sampler, read_settings, sampler_for
+from floatlens.decoding.target import open_settings
+from floatlens.evaluation.config import AskConfig
+from floatlens.models.config import ModelConfig
+from floatlens.models.facts import Facts, look
+from floatlens.prompts import load_template
+from floatlens.traces.config import CaptureConfig
+from floatlens.traces.tracing import DEFAULT_PROBES
+
+if TYPE_CHECKING:
+    from floatlens.models import LanguageModel
+    from floatlens.runs.study import Study
+    from floatlens.runs.study_file import Source
+
+Say = Callable[[str], Any]
+
+__all__ = ["PlannedModel", "decide_decoding", "plan_models"]
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """A model of a plan: how it is loaded, what is known of it, how it is asked and what is captured."""
+
+    config: ModelConfig
+    facts: Facts
+    ask: AskConfig
+    capture: CaptureConfig = field(default_factory=CaptureConfig)
+    forced: Mapping[str, Any] = field(default_factory=dict)
+    """Sampler settings for forced texts, which take a step per token."""
+
+    @property
+    def ref(self) -> str:
+        return self.facts.ref
+
+
+def plan_models(source: Source, *, forced: bool, say: Say) -> tuple[PlannedModel, ...]:
+    """Every model with its sampler and settings: its own, else the study's. `forced`: some texts are forced.
+
+    `say` is told which settings apply to no model.
+    """
+    study = source.study
+    _check_seeds(source)
+    with source.at("prompt", "template"):
+        prompt = study.prompt.model_copy(update={"template": source.template(study.prompt.template)})
+        load_template(prompt.template)
+    common = {**study.decoding.settings, "seed": study.seeds.decoding}
+    base = AskConfig(prompt=prompt, first_line=study.first_line)
+    pairs = [_looked(source, number) for number in range(len(study.models))]
+    with source.at("decoding"):
+        asks = decide_decoding(pairs, _with(base, study.decoding.sampler, common), say)
+    planned = []
+    for number, (given, pair) in enumerate(zip(study.models, pairs, strict=True)):
+        if given.decoding.sampler is not None or given.decoding.settings:
+            with source.at("models", number, "decoding"):
+                (asks[number],) = decide_decoding([pair], _own(given.decoding, asks[number], common), say)
+        with source.at("traces", "layers"):
+            capture = _capture(study, pair[1])
+        own = {**study.decoding.settings, **given.decoding.settings}
+        planned.append(PlannedModel(*pair, asks[number], capture, _forced(asks[number], own) if forced else {}))
+    return tuple(planned)
+
+
+def decide_decoding(
+    models: Sequence[tuple[ModelConfig, Facts]], ask: AskConfig, say: Say = lambda message: None
+) -> list[AskConfig]:
+    """The sampler and all its settings for each model; a setting applies to every sampler that has it.
+
+    A named sampler is for the models of its kind. A setting that no sampler has is refused.
+    """
+    chosen = [_sampler(facts, ask.decoding.sampler, [other for _, other in models]) for _, facts in models]
+    for key, value in ask.decoding.settings.items():
+        if any(key in sampler.settings.model_fields for sampler in chosen):
+            continue
+        if not any(key in sampler.settings.model_fields for sampler in SAMPLERS.values()):
+            read_settings(chosen[0], {key: value})  # raises the error
+        say(f"{key}={value} does not apply to the sampler {' or '.join(dict.fromkeys(s.name for s in chosen))}")
+    found = []
+    for sampler in chosen:
+        own = {k: v for k, v in ask.decoding.settings.items() if k in sampler.settings.model_fields}
+        found.append(_with(ask, sampler.name, read_settings(sampler, own).model_dump(mode="json")))
+    return found
+
+
+def _with(ask: AskConfig, sampler: str | None, settings: Mapping[str, Any]) -> AskConfig:
+    return ask.model_copy(update={"decoding": DecodingConfig(sampler=sampler, settings=dict(settings))})
+
+
+def _own(given: DecodingConfig, decided: AskConfig, common: Mapping[str, Any]) -> AskConfig:
+    """A model's own decoding over the study's; settings of the study's sampler do not go to another one."""
+    sampler = given.sampler or decided.decoding.sampler
+    kept = {key: value for key, value in decided.decoding.settings.items() if key in common}
+    if sampler != decided.decoding.sampler:
+        kept = {"seed": common["seed"]}
+    return _with(decided, sampler, {**kept, **given.settings})
+
+
+def _check_seeds(source: Source) -> None:
+    study = source.study
+    if "seed" in study.decoding.settings:
+        raise source.error("the seed of samplers goes into seeds.decoding", "decoding", "settings", "seed")
+    for number, model in enumerate(study.models):
+        if "seed" in model.decoding.settings:
+            where = ("models", number, "decoding", "settings", "seed")
+            raise source.error("the seed of samplers goes into seeds.decoding", *where)
+
+
+def _looked(source: Source, number: int) -> tuple[ModelConfig, Facts]:
+    given = source.study.models[number]
+    ref = source.model_ref(given.ref)
+    with source.at("models", number):
+        facts = look(ref, family=given.family, revision=given.revision)
+        if facts.tokenizer is None:
+            raise FloatlensError(f"{facts.ref} has no tokenizer, so it cannot be given questions")
+        if any(source.model_ref(other.ref) == ref for other in source.study.models[:number]):
+            raise FloatlensError(f"{facts.ref} is given twice; give every model once")
+    return ModelConfig.model_validate(given.model_dump(exclude={"decoding"}) | {"ref": ref}), facts
+
+
+def _sampler(facts: Facts, name: str | None, everyone: Sequence[Facts]) -> Sampler:
+    """The named sampler where it fits, else the family's own."""
+    named = None if name is None else SAMPLERS.get(name)
+    if named is not None and named.kind != facts.kind and any(other.kind == named.kind for other in everyone):
+        name = None
+    # choosing a sampler needs only what the facts have as well
+    return sampler_for(cast("LanguageModel", facts), name)
+
+
+def _capture(study: Study, facts: Facts) -> CaptureConfig:
+    tracing = study.traces
+    layers = Select(layers=tracing.layers).layer_ids(facts.layers)
+    return CaptureConfig(probes=tracing.probes or DEFAULT_PROBES, heads=tracing.heads, layers=tuple(layers))
+
+
+def _forced(ask: AskConfig, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without gen_length and steps: a forced text takes a step for each of its tokens."""
+    left_out = {"gen_length", "steps"}
+    if "block_length" not in given:
+        left_out.add("block_length")  # a default that followed gen_length
+    kept = {name: value for name, value in ask.decoding.settings.items() if name not in left_out}
+    return open_settings(SAMPLERS[str(ask.decoding.sampler)], kept)

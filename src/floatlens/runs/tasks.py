@@ -1,0 +1,225 @@
+"""What a worker is given: a batch of questions to answer, or one question to trace.
+
+A worker may be on another machine, so it writes nothing into the run folder: it gives back records, and the content of
+trace files, which the process that writes puts in place.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from floatlens.attention.memory_budget import MemoryBudget, retry_with_smaller_blocks
+from floatlens.attention.select import Select
+from floatlens.core.errors import FloatlensError, FloatlensWarning
+from floatlens.evaluation.answers import Answer, Asked, ask
+from floatlens.records.record import Record
+from floatlens.runs.models import PlannedModel
+from floatlens.traces.store import SUFFIX
+from floatlens.traces.tracing import trace
+
+if TYPE_CHECKING:
+    from floatlens.attention.softmax import Workspace
+    from floatlens.data import Example
+    from floatlens.data.examples import Target
+    from floatlens.models import LanguageModel
+    from floatlens.records.condition import Condition
+    from floatlens.runs.items import Item
+    from floatlens.runs.workers import Holder
+    from floatlens.traces import Trace
+
+__all__ = ["AnswerTask", "Question", "RefusedTask", "TraceTask", "Traced", "described"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """An item as a worker needs it: what it is, and how it is put."""
+
+    id: str
+    data: str
+    condition: Condition
+    index: int
+    asked: Asked
+    measured: bool = False
+
+    @staticmethod
+    def of(item: Item, asked: Asked) -> Question:
+        return Question(item.id, item.data, item.condition, item.index, asked, item.measured)
+
+
+@dataclass(frozen=True)
+class AnswerTask:
+    """A batch of questions to one model; gives their records."""
+
+    model: PlannedModel
+    questions: tuple[Question, ...]
+
+    def perform(self, holder: Holder) -> list[Record]:
+        model = holder.get(self.model.config)
+        answers = ask(model, [one.asked for one in self.questions], self.model.ask, holder.budget)
+        pairs = zip(self.questions, answers, strict=True)
+        return [self._measured(model, holder.budget, one, self._record(one, answer)) for one, answer in pairs]
+
+    def halves(self) -> list[AnswerTask]:
+        """Two tasks instead of one; nothing for a single question."""
+        middle = len(self.questions) // 2
+        parts = (self.questions[:middle], self.questions[middle:])
+        return [AnswerTask(self.model, part) for part in parts] if middle else []
+
+    def failed(self, error: str) -> list[Record]:
+        return [self._record(one, Answer("failed", error=error)) for one in self.questions]
+
+    def _measured(self, model: LanguageModel, budget: MemoryBudget, question: Question, record: Record) -> Record:
+        """The record with what a trace of the same question shows; the answer is kept where that fails."""
+        if not question.measured or record.status == "failed":
+            return record
+        from floatlens.runs.measurement import measure
+
+        try:
+            found = measure(model, question.asked, self.model.ask, budget)
+        except FloatlensError as error:
+            return record.model_copy(update={"warnings": (*record.warnings, f"not measured: {error}")})
+        more = {"measured": found.values, "moved": found.moved, "warnings": (*record.warnings, *found.said)}
+        return record.model_copy(update=more)
+
+    def _record(self, question: Question, answer: Answer) -> Record:
+        example = question.asked.example
+        found = example.meta.get("retrieval", {}).get("found") if example.documents else None
+        scores = {} if answer.scores is None else asdict(answer.scores)
+        return Record(
+            what="answer",
+            model=self.model.ref,
+            data=question.data,
+            condition=question.condition,
+            id=example.id,
+            index=question.index,
+            status=answer.status,
+            seconds=answer.seconds,
+            warnings=answer.warnings,
+            error=answer.error,
+            prediction=answer.prediction,
+            prompt=answer.prompt,
+            prompt_tokens=answer.prompt_tokens,
+            dropped_documents=answer.dropped_documents,
+            kl=answer.kl,
+            retrieved=None if found is None else tuple((str(one["id"]), float(one["score"])) for one in found),
+            **scores,
+        )
+
+
+@dataclass(frozen=True)
+class RefusedTask:
+    """A task that is known to be impossible before a worker sees it."""
+
+    task: AnswerTask
+    why: str
+
+    def perform(self, holder: Holder) -> list[Record]:
+        return self.failed(self.why)
+
+    def failed(self, error: str) -> list[Record]:
+        return self.task.failed(error)
+
+
+# -- traces -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The outcome of a trace: its record, and the content of its file if it has one."""
+
+    record: Record
+    content: bytes | None = None
+
+
+@dataclass(frozen=True)
+class TraceTask:
+    """One question to trace. `forced`: its text is forced, from `target` (None: a passage is its own)."""
+
+    model: PlannedModel
+    question: Question
+    file: str
+    forced: bool = False
+    target: Target | None = None
+
+    @property
+    def example(self) -> Example:
+        return self.question.asked.example
+
+    def perform(self, holder: Holder) -> Traced:
+        model = holder.get(self.model.config)
+        began = time.perf_counter()
+        said: list[str] = []
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", FloatlensWarning)
+            try:
+                found = self._trace(model, holder.budget, said)
+            except FloatlensError as error:
+                return self.failed(str(error))
+        said += [str(one.message) for one in caught if issubclass(one.category, FloatlensWarning)]
+        content = _packed(found)
+        seconds = round(time.perf_counter() - began, 3)
+        more = {"warnings": tuple(said), "file": self.file, "seconds": seconds}
+        return Traced(self._record("done", **more, **described(found)), content)
+
+    def failed(self, error: str) -> Traced:
+        return Traced(self._record("failed", error=error))
+
+    def _record(self, status: str, **more: Any) -> Record:
+        values = {
+            "what": "trace",
+            "model": self.model.ref,
+            "data": self.question.data,
+            "condition": self.question.condition,
+            "id": self.example.id,
+            "index": self.question.index,
+            "status": status,
+            "question": self.example.question or None,
+        }
+        return Record.model_validate(values | more)
+
+    def _trace(self, model: LanguageModel, budget: MemoryBudget, said: list[str]) -> Trace:
+        """The trace, in blocks that fit into memory; `said` gets a line each time that they are halved."""
+        advice = "try heads: mean, fewer layers or probes, or fewer documents"
+        attempt = partial(self._attempt, model)
+        return retry_with_smaller_blocks(budget, attempt, said, f"out of memory on {model.device}; {advice}")
+
+    def _attempt(self, model: LanguageModel, workspace: Workspace) -> Trace:
+        ask, capture = self.model.ask, self.model.capture
+        return trace(
+            model,
+            **self.example.to_trace(self.target),
+            probes=capture.probes,
+            select=Select(layers=capture.layers),
+            heads=capture.heads,
+            template=ask.prompt.template,
+            chat=ask.prompt.chat,
+            sampler=ask.decoding.sampler,
+            workspace=workspace,
+            data_set=self.question.data,
+            **(self.model.forced if self.forced else ask.decoding.settings),
+        )
+
+
+def _packed(found: Trace) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="floatlens-") as folder:
+        return found.save(Path(folder) / f"trace{SUFFIX}").read_bytes()
+
+
+def described(found: Trace) -> dict[str, Any]:
+    """What a record says of a trace."""
+    decoding, prompt = found.data.attrs["decoding"], found.data.attrs["prompt"]
+    return {
+        "answer": found.answer,
+        "gold": prompt["gold"],
+        "evidence_kind": prompt["evidence_kind"],
+        "dropped_documents": prompt["dropped_documents"],
+        "steps": int(found.data.sizes["step"]),
+        "forward_passes": decoding["forward_passes"],
+        **({"forced": True, "log_likelihood": found.log_likelihood} if found.forced else {}),
+    }
