@@ -11,10 +11,10 @@ WORKERS ?= 2
 # One thread per test worker: two torch pools on two cores slow each other down.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help demo setup lint types unit test test-browser test-slow format bench gallery findings natural browser clean
+.PHONY: help demo setup lint types unit test test-ci test-browser test-slow coverage format bench gallery findings natural browser clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The stamp is newer than both files exactly when what they ask for is installed.
 $(STAMP): pyproject.toml constraints.txt
@@ -33,7 +33,7 @@ lint: $(STAMP)  ## ruff: rules and formatting; import-linter: which room may imp
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports --no-logo
 
-types: $(STAMP)  ## mypy, strict, for the package
+types: $(STAMP)  ## mypy, strict, for the package and the lab
 	$(BIN)/mypy
 
 unit: $(STAMP)  ## the tests alone, without the slow ones and the browser
@@ -44,14 +44,20 @@ test: lint types unit  ## everything that has to be green: lint, types, unit
 test-browser: $(STAMP)  ## the tests of the report in a real browser (make browser installs it)
 	$(TEST_ENV) $(BIN)/python -m pytest tests/report -m "browser and not slow"
 
-test-slow: $(STAMP)  ## the tests marked slow
+test-ci: $(STAMP)  ## the slow tests that CI runs after `make test`: edits, docs, publishing, workers, short kill tests
+	FLOATLENS_SHORT=1 $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m "ci and not browser"
+
+test-slow: $(STAMP)  ## all tests marked slow, the kill tests in full
 	$(TEST_ENV) $(BIN)/python -m pytest -m slow
+
+coverage: $(STAMP)  ## line and branch coverage of the unit tests
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not browser" --cov --cov-report=term
 
 format: $(STAMP)  ## let ruff fix and format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(STAMP)  ## time and memory of capture, and what a second worker brings (minutes)
+bench: $(STAMP)  ## time and memory of capture and edits, speed-up with two workers (minutes)
 	$(BIN)/floatlens bench
 
 gallery: $(STAMP)  ## trace the scale models and draw docs/gallery (minutes, resumable)
@@ -71,4 +77,4 @@ browser: $(STAMP)  ## install Debian's chromium for the tests marked browser (as
 
 clean:  ## remove caches and builds (.venv stays)
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src lab tests -name __pycache__ -type d -prune -exec rm -rf {} +

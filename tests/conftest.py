@@ -62,6 +62,24 @@ ARM_NAMES = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "qwen3-moe")
 MDM_NAMES = (*_MASKED, *_ADAPTED, "llada-moe", "llada", "dream")
 
 
+_SLOW_IN_CI = (
+    "docs/",
+    "edits/",
+    "report/test_size.py",
+    "runs/test_killed_",  # in a short form: shared.killing
+    "runs/test_publish.py",
+    "runs/test_workers.py",
+)
+"""Slow tests whose outcome does not depend on the machine: CI runs them after `make test`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    root = Path(__file__).parent
+    for item in items:
+        if item.get_closest_marker("slow") and str(item.path.relative_to(root)).startswith(_SLOW_IN_CI):
+            item.add_marker("ci")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for argument, names in {
         "arm_name": ARM_NAMES,

@@ -19,7 +19,7 @@ from transformers.masking_utils import (
     sliding_window_causal_mask_function,
 )
 
-from floatlens.attention.blocks import Block, attend
+from floatlens.attention.blocks import Block, EditHooks, attend
 from floatlens.attention.classes import QueryClasses
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.attention.softmax import Workspace
@@ -289,7 +289,9 @@ def test_column_sums(
     mask = described(pattern, real, 2, 8, 8, 0)
     edit = (lambda b, h, i, weights: weights) if edited else None
     workspace = blocks(*size, kernel)
-    attend(q, k, v, mask, scaling=8**-0.5, workspace=workspace, visit=add, classes=classes, edit_weights=edit)
+    attend(
+        q, k, v, mask, scaling=8**-0.5, workspace=workspace, visit=add, classes=classes, hooks=EditHooks(weights=edit)
+    )
     weights = exact_weights(q, k, written_out(pattern, real, 2, 8, 8, 0), 8**-0.5).numpy()
     assert sorted(classes.present) == [0, 2, 3, 4]
     for b in range(2):

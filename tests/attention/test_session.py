@@ -280,7 +280,7 @@ def test_a_model_left_in_streamed_attention_says_so(
         pass
     model.module.set_attn_implementation("floatlens_streamed")
     try:
-        with pytest.raises(FloatlensError, match="outside of a capture"):
+        with pytest.raises(FloatlensError, match="outside a capture"):
             model.forward(draw(1, 4))
     finally:
         model.module.set_attn_implementation("sdpa")

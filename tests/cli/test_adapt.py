@@ -33,6 +33,12 @@ def test_a_run_leaves_an_adapter_a_log_and_curves(base, data, tmp_path, capsys, 
     assert {path.name for path in out.iterdir()} >= {"adapter_config.json", "training.jsonl", "curves.png", "snapshots"}
     model = fl.load(out)
     assert model.kind == ("mdm" if to == "diffusion" else "arm")
+    assert main(["models", str(out)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    if to == "diffusion":  # the mask token by its text
+        assert f"mask token {model.mask_id} {model.tokenizer.convert_ids_to_tokens(model.mask_id)}" in shown
+    else:
+        assert "mask token" not in shown
     assert len(fl.decode(model, [2, 20, 21], gen_length=4).answers()) == 1
     code, said = run(capsys, base, *options, "--check-every", "3")
     assert (code, "continuing after step 3 of 3" in said) == (0, True)

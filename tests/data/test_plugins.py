@@ -11,7 +11,7 @@ from pydantic import Field
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data import FORMATS, QUESTION_SOURCES, Example, open_data
-from floatlens.data.fields import Record, id_in
+from floatlens.data.fields import Record
 from floatlens.data.formats import Format
 from floatlens.data.sources import Questions
 from floatlens.data.stress import (
@@ -55,7 +55,7 @@ class Trivia(Format):
     marks: ClassVar[tuple[str, ...]] = ("trivia",)
 
     def read(self, record: Record, line: int) -> Example:
-        return Example(id=id_in(record, line), question=record["trivia"], answers=[record["solution"]])
+        return Example(id=record.id(line), question=record["trivia"], answers=[record["solution"]])
 
 
 def sums(rest: str, *, limit: int | None, documents: int | None) -> Questions:
@@ -101,7 +101,7 @@ def test_a_stress_test() -> None:
 
 def test_what_figures_need_of_a_stress_test() -> None:
     test, point = STRESS_TESTS["repeated"], points("repeated")[1]
-    assert (test.tick(point), test.point_label(point), test.series_label(point.series)) == ("3", "3", "")
+    assert (test.tick(point), test.series_label(point.series)) == ("3", "")
     assert (test.summary, test.scale, test.reference, test.kind) == ("area", "linear", "clean", "any")
     assert Repeated().appended(point) is None
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from floatlens.core.errors import FloatlensError, FloatlensWarning
-from floatlens.data import FORMATS, SETS, open_data, read_examples, set_named
+from floatlens.data import FORMATS, SETS, open_data, read_examples
 from floatlens.data.stress import unfit
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -193,5 +193,5 @@ def test_mistakes_about_the_scale_world(ref: str, options: dict[str, Any], messa
 
 def test_the_papers_sets() -> None:
     assert [spec.column for spec in SETS.values()] == ["NQ", "TQA", "MarcoQA", "HotpotQA", "T-REx"]
-    assert set_named("nq").label == "nq@1"
+    assert SETS["nq"].version == 1
     assert {spec.format for spec in SETS.values()} <= set(FORMATS)

@@ -133,7 +133,7 @@ def test_heads_that_are_not_known_yet(tiny_model: Any) -> None:
     assert waiting.needs == {"retrieval scores"}
     assert repr(waiting) == "AblateHeads(heads='retrieval', top=2, mode='mean')"
     assert waiting.control(3).matched_random
-    with pytest.raises(FloatlensError, match=r"which heads of .* retrieve is not known; give scores"):
+    with pytest.raises(FloatlensError, match=r"the retrieval heads of .* are not known; give scores"):
         edit(tiny_model("llada"), waiting).__enter__()
 
 

@@ -158,11 +158,11 @@ def test_what_cannot_be(tiny_model: Any) -> None:
         (lambda: fl.edits.DropAnchors(strength=1.5), "give a number from 0 to 1"),
         (lambda: fl.edits.PinAnchors("step1"), 'did you mean "step0"'),  # type: ignore[arg-type]
         (lambda: passes(fl.edits.DropAnchors(k=7)), r"DropAnchors\(k=7\): k=7 of 7 keys would leave none"),
-        (lambda: passes(fl.edits.DropRandom(k=4)), "too few keys are left besides the anchors"),
-        (lambda: passes(fl.edits.SwapAnchors(k=4)), "too few keys are left besides the anchors"),
+        (lambda: passes(fl.edits.DropRandom(k=4)), "too few keys are left next to the anchors"),
+        (lambda: passes(fl.edits.SwapAnchors(k=4)), "too few keys are left next to the anchors"),
         (lambda: passes(fl.edits.DropAnchors(select=fl.Select(layers=9))), "9 is outside"),
         (lambda: passes(fl.edits.DropAnchors(select=fl.Select(steps=-1))), "count from the first"),
-        (lambda: passes(fl.edits.DropAnchors), "is no edit; give instances"),
+        (lambda: passes(fl.edits.DropAnchors), "is not an edit; give instances"),
     ):
         with pytest.raises(FloatlensError, match=message) as error:
             wrong()

@@ -67,7 +67,7 @@ def test_claims_are_shown_with_their_verdicts_and_lead_to_figures(
 
 def test_headline_numbers_are_those_of_the_analyses(both: Watched, runs: list[Path]) -> None:
     drift = fl.drift(runs)
-    row = both.page.locator("#headline tbody tr", has_text="Tokens that are an anchor")
+    row = both.page.locator("#headline tbody tr", has_text="Distinct anchors")
     for i, model in enumerate(("moving-mdm", "fixed-arm")):
         cell = row.locator("td").nth(i)
         expected = drift.group(model).estimate("distinct")

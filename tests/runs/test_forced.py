@@ -90,7 +90,7 @@ def test_a_study_that_forces_nothing_is_as_before() -> None:
         (
             PASSAGES,
             {"conditions": [], "traces": {"target": "field"}},
-            "the target of a passage is what is cut out of it",
+            "the target of a passage is what is cut out",
         ),
         ([{"id": "x", "question": "q?"}], {"conditions": [], "traces": {"target": "field"}}, "'x' has no field"),
         ([{"id": "x", "question": "q?"}], {"conditions": [], "traces": {"target": "answer"}}, "'x' has no accepted"),

@@ -94,6 +94,8 @@ def kill_again_and_again(
 
     Most die when 1 … `records` new records have come, and up to 0.15 s later; every fifth while it starts.
     """
+    if os.environ.get("FLOATLENS_SHORT"):  # as CI runs it
+        kills, real = min(kills, 5), min(real, 1)
     chance = moments()
     order = [True] * real + [False] * (kills - real)
     chance.shuffle(order)

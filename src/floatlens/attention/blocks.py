@@ -1,7 +1,7 @@
-"""The streamed attention function: exact softmax rows, a block of queries at a time, shown to visitors as they pass.
+"""The streamed attention function: exact softmax rows, computed one block of queries at a time and shown to a visitor.
 
-Blocks are sized to stay in cache, the exponential is taken in base 2 (the cheaper one) and weights stay unnormalised:
-every reduction is a matmul that carries 1/Z with it. No (query, key) matrix outlives its block.
+Blocks are sized to stay in cache, the exponential is taken in base 2 (which is faster) and weights stay unnormalised:
+every reduction is a matmul that includes 1/Z. No (query, key) matrix outlives its block.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from floatlens.attention.classes import QueryClasses
 from floatlens.attention.mask import HIDDEN, BlockMask
 from floatlens.attention.softmax import Workspace, class_columns, softmax_block
 
-__all__ = ["Block", "ExtraKey", "attend"]
+__all__ = ["NO_HOOKS", "Block", "EditHooks", "ExtraKey", "attend"]
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some queries of some heads with all their visible keys. Tensors: (batch, head, query, key) and shorter.
+    """Some queries of some heads with all their visible keys. Tensors are (batch, head, query, key) or a prefix of it.
 
-    `exp` × `inverse`[..., None] are the attention weights; `entropy` is that of each row in nats, and `columns` (batch,
-    head, class, key) sums the weights over the queries of each class that the block meets, when they were asked for.
+    `exp` × `inverse`[..., None] are the attention weights. Where requested, `entropy` is the entropy of each row in
+    nats and `columns` (batch, head, class, key) is the sum of the weights over the block's queries of each class.
     """
 
     batch: slice
@@ -37,16 +37,16 @@ class Block:
     entropy: Tensor | None = None
     columns: Tensor | None = None
     top: Tensor | None = None
-    """The largest logit of each row, from which `exp` counts."""
-    beside: tuple[Tensor, Tensor] | None = None
-    """Of the shares that extra keys have of each row: what they add to its entropy, and their sum."""
+    """The largest logit of each row, which was subtracted before `exp`."""
+    extra_share: tuple[Tensor, Tensor] | None = None
+    """Of the weights of extra keys in each row: their part of the row's entropy, and their sum."""
 
     @property
     def keys(self) -> int:
         return self.exp.shape[-1]
 
     def weights(self, queries: Tensor | None = None) -> Tensor:
-        """Normalised weights of all, or of chosen, queries of the block (indices count from the block's first)."""
+        """Normalised weights of all queries of the block, or of those given (indices relative to the block's first)."""
         exp = self.exp if queries is None else self.exp.index_select(2, queries)
         inverse = self.inverse if queries is None else self.inverse.index_select(2, queries)
         return exp * inverse.unsqueeze(-1)
@@ -54,10 +54,10 @@ class Block:
 
 @dataclass(frozen=True)
 class ExtraKey:
-    """A key that stands in no sequence and that queries see beside their own keys.
+    """A key outside the sequence that queries see in addition to their own keys.
 
-    `logits` (batch, head, query), −∞ where a query does not see it; `value` (batch or 1, head, dim), None for zero.
-    `on_share` is told its share of each row, (batch, head, query).
+    `logits` (batch, head, query) are −∞ where a query does not see it; `value` is (batch or 1, head, dim), None for
+    zero. `on_share` is called with its weight in each row, (batch, head, query).
     """
 
     logits: Tensor
@@ -69,13 +69,32 @@ ExtraKeys = Callable[[slice, slice, slice], Sequence[ExtraKey]]
 """(samples, heads, queries) → the extra keys of a block."""
 
 Totals = Callable[[slice, slice, slice, Tensor], None]
-"""(samples, heads, queries, log-sum-exp of each row) for who wants to know."""
+"""Called with (samples, heads, queries, log-sum-exp of each row)."""
 
-Edit = Callable[[slice, slice, slice, Tensor], Tensor | None]
-"""(samples, heads, queries, values) → what is to be used instead, or None to leave the block as it is, bit for bit."""
+EditValues = Callable[[slice, slice, slice, Tensor], Tensor | None]
+"""(samples, heads, queries, values) → the values to use instead, or None to leave the block unchanged, bit for bit."""
 
 EditBlock = Callable[[Block, QueryClasses | None], Block]
-"""A block, not yet mixed, and the classes of its column sums → the block to be used instead, its sums and all."""
+"""(block, the classes of its column sums) → the block to use instead, with its entropy and column sums updated."""
+
+
+@dataclass(frozen=True)
+class EditHooks:
+    """What edits do to a block of one layer. Each hook is None where no edit needs it.
+
+    `logits` and `weights` return the values to use instead; logits that are changed in place must stay above `HIDDEN`.
+    `blocks` replaces `weights` where all edits have a fast path. `extras` are keys that take part in the softmax and
+    are not among the weights; `totals` is called with the log-sum-exp of each row.
+    """
+
+    logits: EditValues | None = None
+    weights: EditValues | None = None
+    blocks: EditBlock | None = None
+    extras: ExtraKeys | None = None
+    totals: Totals | None = None
+
+
+NO_HOOKS = EditHooks()
 
 
 def attend(
@@ -91,28 +110,20 @@ def attend(
     classes: QueryClasses | None = None,
     with_entropy: bool = False,
     needed: NDArray[np.bool_] | None = None,
-    edit_logits: Edit | None = None,
-    edit_weights: Edit | None = None,
-    edit_blocks: EditBlock | None = None,
-    extras: ExtraKeys | None = None,
-    totals: Totals | None = None,
+    hooks: EditHooks = NO_HOOKS,
     before: Callable[[list[Block]], None] | None = None,
     within: slice | None = None,
 ) -> Tensor:
-    """Attention output (batch, query, head, dim), in float32 whatever the model's dtype, then cast back.
+    """Attention output (batch, query, head, dim), computed in float32 and cast back to the model's dtype.
 
-    query is (batch, head, query, dim); key and value are (batch, kv head, key, dim). Edits get the batch, head and
-    query slices of a block and its logits, or its normalised weights, and return what is to be used instead;
-    `edit_blocks` does the same for a block as it is. `extras` names keys that take a share of each row and stay out of
-    its weights, and `totals` is told each row's log-sum-exp. Logits that are changed in place hold nothing below
-    `HIDDEN`. With `classes` blocks carry column sums. `needed` (query,) marks the rows whose output is used; others may
-    stay 0. `before` sees all blocks of some heads before the weights of any are edited: they are kept until then.
-    `within` limits all of it to some rows.
+    query is (batch, head, query, dim); key and value are (batch, kv head, key, dim). With `classes` blocks carry column
+    sums. `needed` (query,) marks the rows whose output is used; others may stay 0. `before` is called with all blocks
+    of some heads before the weights of any are edited. `within` limits everything to some rows.
     """
     batch, heads, queries, dim = query.shape
     groups = heads // key.shape[1]
     grouped = query.float().reshape(batch, -1, groups, queries, dim)
-    # the fused kernel assumes numbers; a broken state must come out as broken as it would from any other attention
+    # the fused kernel assumes finite numbers; NaN must come out as it would from any other attention
     finite = bool((query.sum() + key.sum()).isfinite())
     blank = torch.empty if needed is None else torch.zeros
     out = blank(batch, heads, queries, value.shape[-1], device=query.device)
@@ -126,16 +137,16 @@ def attend(
         span, seen = slice(h.start * groups, h.stop * groups), mask.key_stop(part.stop)
         logits = _logits(grouped[b, h, :, part], k[:, :seen], scaling, softcap, buffers)
         mask.hide(logits, part.start, part.stop, b, span)
-        if edit_logits is not None and (edited := edit_logits(b, span, part, logits)) is not None:
+        if hooks.logits is not None and (edited := hooks.logits(b, span, part, logits)) is not None:
             logits = logits if edited is logits else edited.clamp_(min=HIDDEN)
-        summed = classes if extras is None else None  # with extra keys the sums are taken after those had their share
+        summed = classes if hooks.extras is None else None  # with extra keys, column sums are taken after the softmax
         block = Block(b, span, part, *softmax_block(logits, summed, b, part, with_entropy, workspace, finite))
         if buffers.keep and block.exp is not logits:
             block = replace(block, exp=logits.copy_(block.exp))
-        return _completed(block, extras, totals, classes)
+        return _completed(block, hooks, classes)
 
     for b, h in _units(batch, key.shape[1], units):
-        # copied one block of heads at a time, into buffers that stay: fresh ones would make the allocator's heap grow
+        # copied one block of heads at a time into reused buffers: fresh ones would make the allocator's heap grow
         k, v = (workspace.copy(name, x[b, h]).flatten(0, 1) for name, x in (("key", key), ("value", value)))
         parts = [slice(at, min(at + rows, stop)) for at in range(start, stop, rows)]
         buffers.clear()
@@ -144,10 +155,10 @@ def attend(
             blocks = list(blocks)
             before([block for block, _ in blocks])
         for block, added in blocks:
-            if edit_blocks is not None:
-                block = edit_blocks(block, classes)
-            elif edit_weights is not None:
-                block, added = _reweighed(block, added, edit_weights, classes)
+            if hooks.blocks is not None:
+                block = hooks.blocks(block, classes)
+            elif hooks.weights is not None:
+                block, added = _reweighed(block, added, hooks.weights, classes)
             if needed is None or needed[block.queries].any():
                 _mix(block, v, added, out, workspace)
             if visit is not None:
@@ -156,7 +167,7 @@ def attend(
 
 
 class _BlockBuffer:
-    """Where the logits of blocks go: all into one buffer, or, where they are kept, side by side until `clear`."""
+    """Memory for the logits of blocks: one buffer for all, or, with `keep`, one for each block until `clear`."""
 
     def __init__(self, workspace: Workspace, keep: bool) -> None:
         self._workspace, self.keep = workspace, keep
@@ -208,21 +219,19 @@ def _logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None, b
     return logits.view(batch, kv_heads * groups, rows, seen)
 
 
-def _completed(
-    block: Block, extras: ExtraKeys | None, totals: Totals | None, classes: QueryClasses | None
-) -> tuple[Block, Tensor | None]:
-    """The block with extra keys in its softmax, and what those add to its output; whoever asked knows the totals."""
+def _completed(block: Block, hooks: EditHooks, classes: QueryClasses | None) -> tuple[Block, Tensor | None]:
+    """The block with extra keys in its softmax, and what those add to its output."""
     where, added = (block.batch, block.heads, block.queries), None
-    if extras is not None:
-        block, added = _beside(block, extras(*where), classes)
-    if totals is not None:
+    if hooks.extras is not None:
+        block, added = _with_extra_keys(block, hooks.extras(*where), classes)
+    if hooks.totals is not None:
         assert block.top is not None
-        totals(*where, block.top - block.inverse.log())
+        hooks.totals(*where, block.top - block.inverse.log())
     return block, added
 
 
 def _reweighed(
-    block: Block, added: Tensor | None, edit: Edit, classes: QueryClasses | None
+    block: Block, added: Tensor | None, edit: EditValues, classes: QueryClasses | None
 ) -> tuple[Block, Tensor | None]:
     """The block with other weights, and what extra keys then add to its output."""
     weights = edit(block.batch, block.heads, block.queries, block.weights())
@@ -233,30 +242,32 @@ def _reweighed(
 
 
 def _edited(block: Block, weights: Tensor, classes: QueryClasses | None) -> Block:
-    """The block with other weights, and its statistics taken from those."""
+    """The block with other weights, and with their entropy and column sums."""
     ones = torch.ones_like(block.inverse)
     entropy = None
-    if block.entropy is not None:  # a plain logarithm: torch's entr takes more than twice as long
+    if block.entropy is not None:  # torch.special.entr takes more than twice as long
         entropy = weights.clamp(min=torch.finfo(weights.dtype).tiny).log_().mul_(weights).sum(-1).neg_()
-        if block.beside is not None:
-            (own, share), left = block.beside, _left(block, weights)
+        if block.extra_share is not None:
+            (own, share), left = block.extra_share, _left(block, weights)
             entropy += own * left - torch.xlogy(left, left) * share
     columns = _columns(weights, ones, block, classes)
     return replace(block, exp=weights, inverse=ones, entropy=entropy, columns=columns)
 
 
-def _beside(block: Block, extras: Sequence[ExtraKey], classes: QueryClasses | None) -> tuple[Block, Tensor | None]:
+def _with_extra_keys(
+    block: Block, extras: Sequence[ExtraKey], classes: QueryClasses | None
+) -> tuple[Block, Tensor | None]:
     """The block with extra keys in its softmax, and what their values add to its output, (batch, head, query, dim).
 
-    A row that sees no key sees none here. Column sums are taken here, extra keys or not.
+    A row that sees no key of the sequence does not see the extra keys either.
     """
     if not extras:
         return replace(block, columns=_columns(block.exp, block.inverse, block, classes)), None
     assert block.top is not None
     own = (block.top - block.inverse.log()).unsqueeze(-1)  # log-sum-exp of each row; +∞ where it sees nothing
-    beside = torch.stack([extra.logits for extra in extras], dim=-1)
-    total = torch.logsumexp(torch.cat([own, beside], dim=-1), dim=-1, keepdim=True)
-    shares = (beside - total).exp()
+    extra_logits = torch.stack([extra.logits for extra in extras], dim=-1)
+    total = torch.logsumexp(torch.cat([own, extra_logits], dim=-1), dim=-1, keepdim=True)
+    shares = (extra_logits - total).exp()
     kept = torch.where(own.isinf(), 1.0, (own - total).exp()).squeeze(-1)
     inverse = block.inverse * kept
     added = None
@@ -271,7 +282,7 @@ def _beside(block: Block, extras: Sequence[ExtraKey], classes: QueryClasses | No
         others = torch.special.entr(shares).sum(-1), shares.sum(-1)
         entropy = entropy * kept + torch.special.entr(kept) + others[0]
     columns = _columns(block.exp, inverse, block, classes)
-    return replace(block, inverse=inverse, entropy=entropy, columns=columns, beside=others), added
+    return replace(block, inverse=inverse, entropy=entropy, columns=columns, extra_share=others), added
 
 
 def _columns(exp: Tensor, inverse: Tensor, block: Block, classes: QueryClasses | None) -> Tensor | None:
@@ -279,11 +290,11 @@ def _columns(exp: Tensor, inverse: Tensor, block: Block, classes: QueryClasses |
 
 
 def _follow(added: Tensor, block: Block, weights: Tensor) -> Tensor:
-    """What extra keys add after an edit of the weights: as much as is left of the row (nothing of an ablated head)."""
+    """What extra keys add after an edit of the weights: in proportion to the remaining row (0 for an ablated head)."""
     return added * _left(block, weights).unsqueeze(-1)
 
 
 def _left(block: Block, weights: Tensor) -> Tensor:
-    """How much of each row (batch, head, query) is left after an edit of the weights."""
+    """The share of each row (batch, head, query) that remains after an edit of the weights."""
     before = block.exp.sum(-1) * block.inverse
     return torch.where(before > 0, weights.sum(-1) / before, 1.0)

@@ -1,6 +1,6 @@
 """What an edit did, by step and layer: how many rows it changed and how much attention it moved.
 
-Kept as two running sums where the attention is computed; nothing is copied to the CPU before somebody asks.
+Two running sums are kept on the model's device and copied to the CPU only when they are read.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ __all__ = ["Change", "ChangeTotals"]
 class Change:
     """One step of one layer, over all samples and runs. A row is one query of one head of one sample.
 
-    `mass` is the attention that was moved, summed over the rows; padding does not count, and a row that is computed
-    again (autoregressive, without a cache) counts once.
+    `mass` is the attention that was moved, summed over the rows. Padding is not counted, and a row that is computed
+    again (autoregressive, without a cache) is counted once.
     """
 
     edit: str
@@ -34,7 +34,7 @@ class Change:
 
 
 class ChangeTotals:
-    """Sums of one edit."""
+    """Running sums of one edit."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[int, int], Tensor] = {}

@@ -1,6 +1,6 @@
-"""Query classes: queries by region and by whether they are masked. Every query group is a union of such classes.
+"""Query classes: queries by region and by whether they are masked. Each query group is a union of such classes.
 
-Column sums are taken per class, once, and every statistic over queries is put together from them afterwards.
+Column sums are computed once per class; statistics over query groups are combined from them.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ __all__ = ["QueryClasses"]
 
 
 class QueryClasses:
-    """The query classes that a pass holds: class 2r is region r with a token in place, 2r + 1 the same masked.
+    """The query classes of a pass: class 2r is region r with a token in place, 2r + 1 the same masked.
 
-    `of` is (batch, query), -1 for padding; `present` lists the classes that occur, and everything else is in its order.
+    `of` is (batch, query), -1 for padding; `present` lists the classes that occur; all else is in its order.
     """
 
     def __init__(self, of: NDArray[np.int64], regions: int) -> None:
         found, first = np.unique(of, return_index=True)
-        order = np.argsort(first % of.shape[1])  # by place in the sequence, so that a block meets neighbours
+        order = np.argsort(first % of.shape[1])  # by position, so the classes of a block are neighbours
         self.present = np.array([c for c in found[order] if c >= 0], dtype=np.int64)
         self.regions = regions
         member = of[:, None, :] == self.present[None, :, None]
         self.index = np.where(member.any(1), member.argmax(1), -1).astype(np.int32)
-        """(batch, query): place of a query's class in `present`, -1 for padding."""
+        """(batch, query): index of a query's class in `present`, -1 for padding."""
         self.member = torch.from_numpy(member.astype(np.float32))
         """(batch, class, query): 1 where a query is of a class."""
         self.counts = self.member.sum(-1)
-        """(batch, class): how many queries there are of each."""
+        """(batch, class): number of queries of each class."""
         self._spans: dict[tuple[int, int], slice] = {}
 
     def union(self, classes: Sequence[Sequence[int]]) -> Tensor:
@@ -46,7 +46,7 @@ class QueryClasses:
         return self.union([(2 * r, 2 * r + 1) for r in range(self.regions)])
 
     def within(self, queries: slice) -> slice:
-        """The shortest run of present classes that holds all queries of a block."""
+        """The shortest slice of `present` that covers all queries of a block."""
         span = self._spans.get((queries.start, queries.stop))
         if span is None:
             some = np.flatnonzero(self.member[:, :, queries].sum((0, 2)).numpy())

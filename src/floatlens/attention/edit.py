@@ -1,7 +1,7 @@
-"""Edits: changes to attention while the model runs, made in the same function that the probes watch.
+"""Edits change attention while the model runs, in the same function that probes observe.
 
-An edit sees one block at a time and returns what is to be used instead; probes then see the edited weights. Edits
-change attention only: never tokens, never the cache.
+An edit is shown one block at a time and returns what to use instead; probes then see the edited weights. Edits change
+attention only: no tokens and no cache.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["Edit", "ExtraKey", "Site"]
 
 @dataclass(frozen=True)
 class Site:
-    """Where a block stands: its layer (and its pass: step, masks, regions), its samples, heads and queries."""
+    """The place of a block: its layer (with the step, masks and regions of the pass), samples, heads and queries."""
 
     layer: Layer
     batch: slice
     heads: slice
     queries: slice
     lookahead: bool = False
-    """A look ahead on behalf of another edit: the block comes again, so that nothing is to be counted yet."""
+    """A preview for another edit: the block comes again later, so nothing is counted yet."""
 
     @property
     def step(self) -> int:
@@ -50,8 +50,8 @@ class Edit:
     and is entered in the registry `floatlens.edits.EDITS` (or an entry point of the group "floatlens.edits").
 
     `logits` gets natural-log logits after masking (−∞ may be written), `weights` gets normalised rows; both are
-    (batch, head, query, key) and may be changed in place. Return None to leave a block as it is. Edits of logits act
-    before the softmax, edits of weights after it; among each kind the order of the list holds.
+    (batch, head, query, key) and may be changed in place. Return None to leave a block unchanged. Edits of logits act
+    before the softmax, edits of weights after it; edits of one kind act in the order of the list.
     """
 
     title: ClassVar[str] = ""
@@ -73,12 +73,12 @@ class Edit:
     adds_key: bool = False
     reads_totals: bool = False
     needs_copy: bool = True
-    """False where an edit writes only to the heads and rows it is meant for, nothing below `HIDDEN`, and returns the
-    tensor it was given (or None, having written nothing): it is then shown the block itself."""
+    """False if the edit writes only to the heads and rows it selects, nothing below `HIDDEN`, and returns the tensor it
+    was given (or None, having written nothing). It is then given the block itself instead of a copy."""
 
     @property
     def active(self) -> bool:
-        """False for an edit that changes nothing at all: it is then left out, and not a bit differs."""
+        """False for an edit that changes nothing (strength 0): it is left out, and results are bit-identical."""
         return True
 
     @classmethod
@@ -112,17 +112,17 @@ class Edit:
         return []
 
     def prepare(self, model: LanguageModel, shape: Shape) -> None:
-        """Before the first pass: check what was asked for against the model."""
+        """Before the first pass: check the settings against the model."""
         self.select.layer_ids(shape.layers)
         self.select.head_ids(shape.heads)
         self.select.has_step(0, shape.steps)
 
     def takes_part(self, layer: Layer, max_steps: int) -> bool:
-        """Whether the edit is told of this pass at all."""
+        """Whether the edit is informed of this pass at all."""
         return self.select.has_step(layer.state.step, max_steps)
 
     def acts(self, layer: Layer) -> bool:
-        """Whether this layer's blocks are to be shown to it in this pass; where not, they cost nothing."""
+        """Whether it is shown this layer's blocks in this pass."""
         return True
 
     def begin_layer(self, layer: Layer) -> None:
@@ -132,21 +132,21 @@ class Edit:
         """After the layer's last block."""
 
     def wants_preview(self, layer: Layer) -> bool:
-        """Whether to compute this layer's attention once more, beforehand, for `preview`."""
+        """Whether it needs `preview` before this layer is edited."""
         return False
 
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
         """What the keys of some samples and heads would receive in this pass without this edit.
 
-        `received` is (batch, head, key) of those; every sample and head is told of once. Edits of logits, and edits of
-        weights that stand before this one in the list, are already in it.
+        `received` is (batch, head, key) of those; each sample and head is shown once. All other edits of logits, and
+        the edits of weights earlier in the list, are already applied.
         """
 
     def wants_review(self, layer: Layer) -> bool:
         return False
 
     def review(self, layer: Layer, received: Tensor) -> None:
-        """(batch, head, key) that the keys did receive in this pass, after all edits."""
+        """What the keys received in this pass, after all edits: (batch, head, key)."""
 
     def logits(self, site: Site, logits: Tensor) -> Tensor | None:
         return None
@@ -155,14 +155,14 @@ class Edit:
         return None
 
     def has_fast_path(self, layer: Layer) -> bool:
-        """For an edit of weights: whether `edit_block` can take the place of `weights` in this layer of this pass."""
+        """For an edit of weights: whether `edit_block` can replace `weights` in this layer of this pass."""
         return False
 
     def edit_block(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
-        """The block with other weights and with the entropy and column sums of those, where it carries them.
+        """The block with other weights, and with their entropy and column sums where it carries them.
 
-        It does what `weights` does, for edits that can tell without looking at every weight. `exp` may be changed in
-        place, and is contiguous in the end.
+        It has the effect of `weights`, for edits that need not compute on every weight. `exp` may be changed in place
+        and must stay contiguous.
         """
         raise NotImplementedError
 
@@ -170,5 +170,5 @@ class Edit:
         """With `reads_totals`: the log-sum-exp of each row (batch, head, query), after all edits of logits."""
 
     def extra(self, site: Site) -> ExtraKey | None:
-        """With `adds_key`: a key that stands in no sequence, for the queries of this block."""
+        """With `adds_key`: a key outside the sequence, for the queries of this block."""
         return None

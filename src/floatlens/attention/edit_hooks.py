@@ -1,34 +1,31 @@
-"""From a list of edits to what the attention function is told: one function per kind, in the order of the list.
-
-The session decides when a layer is edited; what an edit does is its own business. Here they are only joined.
-"""
+"""Joins the edits of one layer into the hooks that the attention function takes, in the order of the list."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
 
 from torch import Tensor
 
-from floatlens.attention.blocks import Block
+from floatlens.attention.blocks import NO_HOOKS, Block, EditHooks, EditValues
 from floatlens.attention.classes import QueryClasses
 from floatlens.attention.edit import Edit, ExtraKey, Site
 from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer
 from floatlens.models.base import LanguageModel
 
-__all__ = ["applies", "changes"]
+__all__ = ["applies", "hooks_of"]
 
 
 def applies(edit: Edit, layer: Layer, model: LanguageModel, max_steps: int) -> bool:
     return layer.index in edit.select.layer_ids(model.num_layers) and edit.takes_part(layer, max_steps)
 
 
-def changes(edits: Sequence[Edit], layer: Layer, model: LanguageModel, lookahead: bool = False) -> dict[str, Any]:
-    """What `attend` is to be told of the edits that act on this layer; nothing where none does."""
+def hooks_of(edits: Sequence[Edit], layer: Layer, model: LanguageModel, lookahead: bool = False) -> EditHooks:
+    """The hooks of the edits that act on this layer."""
     acting = [edit for edit in edits if edit.acts(layer)]
     if not acting:
-        return {}
+        return NO_HOOKS
     adding = [edit for edit in acting if edit.adds_key]
 
     def extras(batch: slice, heads: slice, queries: slice) -> list[ExtraKey]:
@@ -48,19 +45,21 @@ def changes(edits: Sequence[Edit], layer: Layer, model: LanguageModel, lookahead
             block = edit.edit_block(Site(layer, block.batch, block.heads, block.queries, lookahead), block, classes)
         return block
 
-    has_fast_path = bool(weighing) and not adding and all(edit.has_fast_path(layer) for edit in weighing)
-    return {
-        "totals": totals if reading else None,
-        "edit_logits": _chain(acting, layer, model, "logits", lookahead),
-        "edit_weights": None if has_fast_path else _chain(acting, layer, model, "weights", lookahead),
-        "edit_blocks": edit_block if has_fast_path else None,
-        "extras": extras if adding else None,
-    }
+    fast = bool(weighing) and not adding and all(edit.has_fast_path(layer) for edit in weighing)
+    return EditHooks(
+        logits=_chain(acting, layer, model, "logits", lookahead),
+        weights=None if fast else _chain(acting, layer, model, "weights", lookahead),
+        blocks=edit_block if fast else None,
+        extras=extras if adding else None,
+        totals=totals if reading else None,
+    )
 
 
-def _chain(edits: list[Edit], layer: Layer, model: LanguageModel, what: str, lookahead: bool) -> Any:
+def _chain(
+    edits: list[Edit], layer: Layer, model: LanguageModel, what: Literal["logits", "weights"], lookahead: bool
+) -> EditValues | None:
     """One function that applies the edits of this layer in order, each to the heads it selects; None without any."""
-    active = [edit for edit in edits if getattr(edit, f"edits_{what}")]
+    active = [edit for edit in edits if (edit.edits_logits if what == "logits" else edit.edits_weights)]
     if not active:
         return None
 
@@ -68,7 +67,7 @@ def _chain(edits: list[Edit], layer: Layer, model: LanguageModel, what: str, loo
         changed = False
         for edit in active:
             shown = values.clone() if edit.needs_copy else values
-            new = getattr(edit, what)(Site(layer, batch, heads, queries, lookahead), shown)
+            new: Tensor | None = getattr(edit, what)(Site(layer, batch, heads, queries, lookahead), shown)
             if new is None:
                 continue
             changed = True

@@ -1,6 +1,6 @@
-"""The fused row kernel: maximum, exponential, sums, entropy and column sums of a row while it is in cache (numba).
+"""The fused row kernel (numba): maximum, exponential, sums, entropy and column sums of a row while it is in cache.
 
-Imported only where numba is installed and used. Compiled at first use, in memory: nothing is cached on disk.
+Imported only where numba is installed and used. Compiled at first use, in memory; nothing is cached on disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FAST = {"contract", "reassoc", "nsz", "nnan", "ninf"}
 _F = np.float32
 _LOG2E, _LN2, _HALF = _F(math.log2(math.e)), _F(math.log(2)), _F(0.5)
 _LOWEST, _UNSEEN = _F(-127.0), _F(HIDDEN / 2)
-# 2^f on [-1/2, 1/2]: interpolated at Chebyshev nodes, accurate to 2e-9, a tenth of what float32 can hold
+# 2^f on [-1/2, 1/2]: interpolated at Chebyshev nodes, accurate to 2e-9, a tenth of float32 precision
 _C0, _C1, _C2, _C3, _C4, _C5, _C6 = (
     _F(c) for c in Chebyshev.interpolate(np.exp2, 6, [-0.5, 0.5]).convert(kind=np.polynomial.Polynomial).coef
 )
@@ -33,7 +33,7 @@ _C0, _C1, _C2, _C3, _C4, _C5, _C6 = (
 def _exp2(x: Any) -> Any:
     """2^x for x ≤ 0: a polynomial for the fraction, the exponent bits for the rest.
 
-    Bits of 0 are the float 0, so that everything below 2^-126.5 comes out as exactly 0 without a branch.
+    Zero bits are the float 0, so everything below 2^-126.5 becomes exactly 0 without a branch.
     """
     near = max(x, _LOWEST)
     whole = np.floor(near + _HALF)

@@ -1,7 +1,7 @@
-"""Which keys each query may see, answered a block of queries at a time.
+"""Which keys each query may see, for one block of queries at a time.
 
-transformers asks the registered mask function for a mask once per pass; this one answers with a small description
-instead of a (query, key) tensor. It never holds more than one block of rows, so a mask costs nothing at any length.
+transformers calls the registered mask function once per pass; ours returns a small description instead of a (query,
+key) tensor, so masks take no memory at any length.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 __all__ = ["HIDDEN", "BlockMask", "as_block_mask", "describe_mask"]
 
 HIDDEN = -30000.0
-"""Logit of a key that a query cannot see: its weight is exactly 0, and, being finite, 0 times it is 0 too."""
+"""Logit of a key that a query cannot see. Its weight is exactly 0; being finite, 0 times it is 0 too."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class BlockMask:
     """A ready-made (batch, 1 or head, query, key) mask: bool, or additive float."""
 
     def key_stop(self, stop: int) -> int:
-        """One past the last key that queries before `stop` can see: a causal block needs no more keys than that."""
+        """One past the last key that queries before `stop` can see."""
         return min(self.kv_length, self.q_offset + stop - self.kv_offset) if self.causal else self.kv_length
 
     def hide(self, logits: Tensor, start: int, stop: int, batch: slice, heads: slice) -> None:

@@ -32,7 +32,7 @@ Need = Literal["columns", "entropy", "residual"]
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over queries that is still open: Σ and the weight it is to be divided by (broadcast against it)."""
+    """A mean over queries as sum and weight, so cached passes can be added; `weight` broadcasts against `total`."""
 
     total: Tensor
     weight: Tensor
@@ -40,7 +40,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Layout:
-    """What each position of a sequence is. Arrays are (batch, position); -1 in `region_of` marks padding."""
+    """The region of each position. Arrays are (batch, position); -1 in `region_of` marks padding."""
 
     regions: tuple[str, ...]
     region_of: NDArray[np.int64]
@@ -52,7 +52,7 @@ class Layout:
 
 @dataclass
 class PassState:
-    """One forward pass under way: its step, its queries, and which of them are masked. Arrays are (batch, query)."""
+    """The current forward pass: its step, its queries, and which of them are masked. Arrays are (batch, query)."""
 
     step: int
     ids: NDArray[np.int64]
@@ -65,10 +65,10 @@ class PassState:
     real: NDArray[np.bool_]
     evidence: NDArray[np.bool_] | None
     needed: NDArray[np.bool_] | None = None
-    """(query,): rows whose output the last layer has to give, where it need not give all."""
+    """(query,): rows whose output is needed from the last layer, where not all are."""
     causal: bool = False
     position: PassPosition | None = None
-    """Where the pass stands in its run; known only while edits are at work."""
+    """The position of the pass in its decoding run; known only while edits are active."""
 
     @property
     def queries(self) -> int:
@@ -76,7 +76,7 @@ class PassState:
 
     @cached_property
     def classes(self) -> QueryClasses:
-        """Queries by region and by whether they are masked; every query group is a union of such classes."""
+        """Queries by region and by whether they are masked; each query group is a union of such classes."""
         of = np.where(self.real & (self.region_of >= 0), self.region_of * 2 + self.masked, -1)
         return QueryClasses(of, len(self.layout.regions))
 
@@ -94,7 +94,7 @@ class PassState:
         rows = np.flatnonzero(self.masked.any(0))
         if not self.shift:
             return rows
-        # a mask in the very first place has no row before it and is decided by its own
+        # a mask in the first position has no row before it and is decided by its own
         first = np.argmax(self.real, axis=1)
         own = first[self.masked[np.arange(len(first)), first]]
         return np.unique(np.concatenate([rows[rows > 0] - 1, own]))
@@ -102,7 +102,7 @@ class PassState:
 
 @dataclass
 class Layer:
-    """One layer of one pass, as its probes see it: rotated query, key and value, mask, and the reductions asked for."""
+    """One layer of one pass, as probes see it: rotated query, key and value, mask, and the requested reductions."""
 
     index: int
     query: Tensor
@@ -118,7 +118,7 @@ class Layer:
     softcap: float | None = None
 
     def add_columns(self, block: Block) -> None:
-        """Add the block's column sums to those of every query class that has a query in it."""
+        """Add the block's column sums to those of its query classes."""
         if self.columns is None:
             batch, heads = self.query.shape[:2]
             size = (batch, heads, len(self.state.classes.present), self.key.shape[2])
@@ -128,7 +128,7 @@ class Layer:
             self.columns[block.batch, block.heads, span, : block.keys] += block.columns
 
     def sums(self, unions: Tensor) -> tuple[Tensor, Tensor]:
-        """What unions of classes (union, class) give: Σ (batch, union, head, key), number of queries (batch, union)."""
+        """For unions of classes (union, class): sums (batch, union, head, key), query counts (batch, union)."""
         assert self.columns is not None
         here = unions.to(self.columns.device)
         total = torch.matmul(here, self.columns).transpose(1, 2)
@@ -137,7 +137,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Shape:
-    """The size of what is to be captured: known before the first pass, so that probes can check their demands."""
+    """The size of the capture, known before the first pass."""
 
     layers: int
     heads: int

@@ -1,7 +1,7 @@
-"""What the keys of a layer receive in one pass, as edits read it: per sample and head, never across a batch.
+"""Received attention of one layer in one pass, as edits use it: per sample and head.
 
-A diffusion model's keys receive the mean over all real queries; an autoregressive model's what the last real row gives,
-since that row is the same whether earlier ones come from a cache or not.
+For a diffusion model it is the mean over all real queries, for an autoregressive model the last real row, because that
+row is the same whether earlier ones come from a cache or not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ReceivedAttention", "choosable", "last_rows"]
 
 
 class ReceivedAttention:
-    """Collects block by block; `received` (batch, head, key) is complete after the last one."""
+    """Accumulates `received` (batch, head, key) block by block; it is complete after the last one."""
 
     def __init__(self, layer: Layer) -> None:
         self._state = layer.state
@@ -29,7 +29,7 @@ class ReceivedAttention:
 
     @property
     def classes(self) -> QueryClasses | None:
-        """What blocks have to sum their columns by; None where rows are read instead."""
+        """The query classes of the column sums that blocks must carry; None where rows are read instead."""
         return None if self._state.causal else self._state.classes
 
     def block(self, block: Block) -> None:
@@ -40,7 +40,7 @@ class ReceivedAttention:
             into += block.columns.sum(2) / counts[:, None, None]
             return
         rows = self._last[block.batch] - block.queries.start
-        if (rows == rows[0]).all() and 0 <= rows[0] < block.exp.shape[2]:  # one row for all, as with a cache
+        if (rows == rows[0]).all() and 0 <= rows[0] < block.exp.shape[2]:  # one row for all samples, as with a cache
             torch.mul(block.exp[:, :, rows[0]], block.inverse[:, :, rows[0], None], out=into)
             return
         inside = (rows >= 0) & (rows < block.queries.stop - block.queries.start)
@@ -51,15 +51,15 @@ class ReceivedAttention:
 
 
 def last_rows(layer: Layer) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """(batch,): the last real query of each sample in this pass; the very last where it has none (it has ended)."""
+    """(batch,): the last real query of each sample in this pass; the last query where a sample has ended."""
     real = layer.state.real
     return np.asarray(real.shape[1] - 1 - np.argmax(real[:, ::-1], axis=1), dtype=np.int64)
 
 
 def choosable(layer: Layer) -> Tensor:
-    """(batch, key) bool: keys that may be chosen: real ones and, under a sliding window, those the last row can see.
+    """(batch, key) bool: keys that may be anchors: real ones and, under a sliding window, those the last row can see.
 
-    None in a sample that has ended: its newest row is padding.
+    All False in a sample that has ended: its newest row is padding.
     """
     position = layer.state.position
     assert position is not None

@@ -1,7 +1,7 @@
-"""The recorder keeps what probes find, pass by pass, and joins cached passes to the ones before them.
+"""The recorder stores the results of the probes, pass by pass, and combines cached passes with earlier ones.
 
-Finished steps stay in memory up to a budget and go to a temporary file beyond it, so that memory does not grow with the
-number of steps. It knows names and dimensions, not meanings.
+Finished steps stay in memory up to a budget and go to a temporary file beyond it, so memory does not grow with the
+number of steps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = NDArray[Any]
 
 
 class StepStore:
-    """Arrays of one variable, one per recorded pass; past `budget` bytes they live in a temporary file."""
+    """Arrays of one variable, one per recorded pass; beyond `budget` bytes they are kept in a temporary file."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
@@ -59,7 +59,7 @@ class StepStore:
         self._held.clear()
 
     def stack(self) -> Array:
-        """All of it, (pass, …): in memory, or mapped from the file, whose pages the system may drop at any time."""
+        """All arrays, (pass, …): in memory, or memory-mapped from the file."""
         if self._file is None:
             return np.stack(self._held)
         self._file.flush()
@@ -78,12 +78,12 @@ class Committed:
     confidence: float
     found: Mapping[str, Array]
     probability: float | None = None
-    """Of a forced token: what the model's plain softmax gave it."""
+    """Of a forced token: its probability in the softmax of the model's logits."""
 
 
 @dataclass
 class _Running:
-    """Open sums of one variable in one layer, carried over cached passes."""
+    """Running sums of one variable in one layer over cached passes."""
 
     total: Tensor
     weight: Tensor | None = None
@@ -91,7 +91,7 @@ class _Running:
 
 @dataclass
 class Recorder:
-    """What a capture found. `variables` maps names to one array per recorded pass, (batch, layer, …)."""
+    """The results of a capture. `variables` maps names to one array per recorded pass, (batch, layer, …)."""
 
     model: LanguageModel
     probes: Sequence[Probe]
@@ -107,12 +107,12 @@ class Recorder:
     committed: list[Committed] = field(default_factory=list)
     variables: dict[str, StepStore] = field(default_factory=dict)
     edits: tuple[object, ...] = ()
-    """The edits under which this was recorded, those of an `edit` context included."""
+    """The active edits, including those of an `edit` context."""
 
     def __post_init__(self) -> None:
         self.layers = self.select.layer_ids(self.model.num_layers)
         self.heads = self.select.head_ids(self.model.num_heads)
-        self.select.has_step(0, self.max_steps)  # a step out of range is to be told now, not after the first pass
+        self.select.has_step(0, self.max_steps)  # reports a step out of range before the first pass
         self.specs = {v.name: v for probe in self.probes for v in probe.variables}
         self._per_token = [p for p in self.probes if any(v.dims[0] == "token" for v in p.variables)]
         self._running: dict[tuple[str, int], _Running] = {}
@@ -156,7 +156,7 @@ class Recorder:
         return self._state
 
     def close_pass(self) -> None:
-        """File what the pass brought, if its step was chosen; cached passes count even when they are not filed."""
+        """Store the results of the pass if its step was selected."""
         assert self._state is not None
         if self._files(self._state.step):
             self.steps.append(self._state.step)
@@ -169,12 +169,12 @@ class Recorder:
         return self.select.has_step(step, self.max_steps)
 
     def wants(self, layer: Layer) -> bool:
-        """Chosen layers are watched in chosen steps; with a cache in every step, since later ones build on it."""
+        """Selected layers are observed in selected steps; with a cache in every step, as later ones build on it."""
         cached = self.model.kind == "arm"
         return layer.index in self.layers and (cached or self._files(layer.state.step)) and bool(self.probes)
 
     def take(self, probe: Probe, layer: Layer) -> None:
-        """Ask the probe for its variables of this layer and put them in their places."""
+        """Take the probe's variables of this layer."""
         for name, value in probe.layer(layer).items():
             spec = self.specs[name]
             done = self._fit(spec, self._merge(spec, layer, value))
@@ -184,7 +184,7 @@ class Recorder:
             self._current[name][:, self.layers.index(layer.index)] = done.cpu().numpy()
 
     def _fit(self, spec: Variable, value: Tensor) -> Tensor:
-        """Keep the chosen heads, or their mean, and make room for keys that are still to come."""
+        """Keep the selected heads, or their mean, and pad to the final number of keys."""
         if "head" in spec.dims and len(self.heads) < value.shape[1]:
             value = value[:, list(self.heads)]
         if self.mean_heads and ("head" in spec.dims or "kv_head" in spec.dims):
@@ -194,7 +194,7 @@ class Recorder:
         return value
 
     def _merge(self, spec: Variable, layer: Layer, value: Tensor | Mean) -> Tensor:
-        """Join this pass to the cached ones before it (see `Variable.merge`)."""
+        """Combine this pass with the cached ones before it (see `Variable.merge`)."""
         if self.model.kind != "arm":
             return value.total / value.weight if isinstance(value, Mean) else value
         slot = (spec.name, layer.index)
@@ -215,7 +215,7 @@ class Recorder:
     # -- tokens ---------------------------------------------------------------------------------------------------
 
     def commit(self, step: Any) -> None:
-        """Take a decoder's `Step` for the pass that has just ended: which rows decided which tokens."""
+        """Take the `Step` of the pass that has just ended: which rows decided which tokens."""
         state = self._state
         assert state is not None, "commit follows a pass"
         columns = [c.tolist() for c in (step.sample, step.position, step.row, step.token, step.confidence)]
@@ -239,10 +239,10 @@ class Recorder:
         return found
 
     def release(self) -> None:
-        """Forget what is only needed while passes run; what was recorded stays."""
+        """Free what is needed only while passes run."""
         self._running.clear()
 
 
 def _grow(old: Tensor, new: Tensor) -> Tensor:
-    """Pad the last dimension of `old` with zeros to that of `new`: keys that did not exist yet had received nothing."""
+    """Pad the last dimension of `old` with zeros to that of `new`: keys that did not exist yet received nothing."""
     return torch.nn.functional.pad(old, (0, new.shape[-1] - old.shape[-1]))

@@ -1,7 +1,7 @@
-"""Where a pass stands in its run: which step it is, and in which step each of its rows was first computed.
+"""The position of a pass in its decoding run: its step, and the step in which each of its rows was first computed.
 
-A run is one decoding of one batch. Nobody announces it, so that it is read off the passes themselves: a pass goes on
-with a run if it follows from the pass before it. Only edits ask for this; a capture without edits never comes here.
+A decoding run is one decoding of one batch. Models do not announce it, so it is inferred from the passes: a pass
+continues a run if it follows from the previous pass. Only edits need this.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from numpy.typing import NDArray
 
 from floatlens.models.base import LanguageModel, Pass
 
-__all__ = ["PassPosition", "Run", "RunTracker"]
+__all__ = ["DecodingRun", "PassPosition", "RunTracker"]
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """One decoding; compared by identity. `marks` has a number per sample that only its own first tokens decide."""
+class DecodingRun:
+    """One decoding, compared by identity. `fingerprints` has a number per sample that depends on its prompt alone."""
 
-    marks: tuple[int, ...]
+    fingerprints: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class PassPosition:
-    """One pass of a run. `ids` and `real` are (batch, key); ids of keys that were cached before the run are -1."""
+    """One pass of a run. `ids` and `real` are (batch, key); the ids of keys cached before the run are -1."""
 
-    run: Run
+    run: DecodingRun
     step: int
     first_step: Ints
-    """(query,): the step that first computed each row. A row is edited as in that step, whenever it is computed."""
+    """(query,): the step that first computed each row. A row is always edited as in that step."""
     ids: Ints
     real: Bools
     cached: bool
@@ -47,7 +47,7 @@ class PassPosition:
 
 
 class RunTracker:
-    """Follows the passes of one model."""
+    """Assigns the passes of one model to decoding runs."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._causal = model.kind == "arm"
@@ -55,15 +55,14 @@ class RunTracker:
         self._last: PassPosition | None = None
 
     def restart(self) -> None:
-        """Whatever comes next begins a run."""
+        """The next pass begins a new run."""
         self._last = None
 
     def follow(self, info: Pass) -> PassPosition:
-        """The place of the pass that is about to run.
+        """The position of the pass that is about to run.
 
-        An autoregressive pass goes on with a run if its cache holds that run's keys, or, without a cache, if it repeats
-        the sequence with one column more. A diffusion pass does if every token that stood still stands: masks may have
-        been filled, or not.
+        An autoregressive pass continues a run if its cache holds that run's keys, or, without a cache, if it repeats
+        the sequence with one more column. A diffusion pass continues it if no token was changed (masks may be filled).
         """
         ids = info.ids.cpu().numpy().astype(np.int64)
         keys = info.offset + ids.shape[1]
@@ -71,22 +70,22 @@ class RunTracker:
         if info.attention_mask is not None:
             real = info.attention_mask.cpu().numpy().astype(bool)[:, :keys]
         before = self._last if self._last is not None and self._last.real.shape[0] == len(ids) else None
-        goes_on = before is not None and self._goes_on(before, ids, real, info.offset)
+        continues = before is not None and self._continues(before, ids, real, info.offset)
         if info.offset:
-            known = before.ids if goes_on and before is not None else np.full((len(ids), info.offset), -1)
+            known = before.ids if continues and before is not None else np.full((len(ids), info.offset), -1)
             ids = np.concatenate([known, ids], axis=1)
-        self._last = self._next(before if goes_on else None, ids, real, info.offset)
+        self._last = self._next(before if continues else None, ids, real, info.offset)
         return self._last
 
-    def _goes_on(self, before: PassPosition, ids: Ints, real: Bools, offset: int) -> bool:
+    def _continues(self, before: PassPosition, ids: Ints, real: Bools, offset: int) -> bool:
         held = before.ids.shape[1]
         if offset:
             return bool(offset == held)
         if not self._causal:
             if ids.shape != before.ids.shape or not np.array_equal(real, before.real):
                 return False
-            stood = before.real & (before.ids != self._mask_id)
-            return bool((ids == before.ids)[stood].all())
+            committed = before.real & (before.ids != self._mask_id)
+            return bool((ids == before.ids)[committed].all())
         if before.cached or ids.shape[1] != held + 1:
             return False
         return np.array_equal(ids[:, :held], before.ids) and np.array_equal(real[:, :held], before.real)
@@ -94,7 +93,7 @@ class RunTracker:
     def _next(self, before: PassPosition | None, ids: Ints, real: Bools, offset: int) -> PassPosition:
         queries = ids.shape[1] - offset
         if before is None:
-            run = Run(tuple(zlib.crc32(row[there].tobytes()) for row, there in zip(ids, real, strict=True)))
+            run = DecodingRun(tuple(zlib.crc32(row[there].tobytes()) for row, there in zip(ids, real, strict=True)))
             return PassPosition(run, 0, np.zeros(queries, dtype=np.int64), ids, real, bool(offset))
         step = before.step + 1
         first_step = np.full(queries, step, dtype=np.int64)

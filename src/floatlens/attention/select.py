@@ -1,4 +1,4 @@
-"""Which layers, heads and steps a capture keeps; checked against the model before the first pass."""
+"""Which layers, heads and steps are captured or edited; checked against the model before the first pass."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Select:
         return _resolve("heads", self.heads, count)
 
     def step_ids(self, count: int) -> tuple[int, ...]:
-        """The chosen steps of a run of at most `count`; a run that ends early keeps those that it reached."""
+        """The selected steps of a run of at most `count` steps."""
         return _resolve("steps", self.steps, count)
 
     def has_step(self, step: int, count: int) -> bool:
-        """Whether one step of a run of at most `count` is chosen."""
+        """Whether one step of a run of at most `count` steps is selected."""
         if self.steps is None:
             return True
         if isinstance(self.steps, slice):

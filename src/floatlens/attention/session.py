@@ -1,7 +1,7 @@
-"""`capture`: a context in which a model's attention runs through the streamed function, past probes and edits.
+"""`capture`: a context in which a model's attention runs through the streamed function, with probes and edits.
 
-The session follows passes (as an observer of the model), layers (as they call the attention function) and commits (as
-the decoder reports them). It restores the model whatever happens, and it computes no statistic itself: probes do.
+The session observes passes (as an observer of the model), layers (as they call the attention function) and commits (as
+the decoder reports them). It always restores the model. Statistics are computed by the probes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from floatlens.attention.blocks import Block, attend
 from floatlens.attention.edit import Edit
-from floatlens.attention.edit_hooks import applies, changes
+from floatlens.attention.edit_hooks import applies, hooks_of
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
 from floatlens.attention.received import ReceivedAttention, last_rows
@@ -33,9 +33,9 @@ from floatlens.models.base import LanguageModel, Pass
 __all__ = ["MANY_STEPS", "Session", "ambient_edits", "capture", "installed"]
 
 MANY_STEPS = 1 << 20
-"""Upper bound where a caller does not say how many steps there will be."""
+"""Upper bound where the number of steps is not known."""
 Before = Callable[[list[Block]], None]
-"""What looks at all blocks of some heads before any of them is edited."""
+"""Called with all blocks of some heads before any of them is edited."""
 IMPLEMENTATION = "floatlens_streamed"
 _SESSIONS: WeakKeyDictionary[nn.Module, Session] = WeakKeyDictionary()
 
@@ -58,11 +58,11 @@ _HARMLESS = frozenset(
         "use_cache",
     }
 )
-"""Arguments that models pass along and that change no weight (the mask already carries windows and causality)."""
+"""Arguments of attention modules that change no weight (windows and causality are in the mask)."""
 
 
 class Session:
-    """One capture under way; made by `capture`. `recorder` holds what the probes found, a record per pass."""
+    """One active capture; made by `capture`. `recorder` holds the results of the probes."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class Session:
         self.probes = probes
         self.edits = [edit for edit in edits if edit.active]
         self.ambient = ambient
-        """Opened by `edit`: it gives way to a capture, which takes its edits over; steps count anew in each run."""
-        self.timeline = RunTracker(model) if self.edits else None
+        """Opened by `edit`: a capture inside it takes its edits over, and steps restart at 0 in each run."""
+        self.tracker = RunTracker(model) if self.edits else None
         self.recorder = recorder
         self.workspace = workspace
         self.needs = frozenset(need for probe in probes for need in probe.needs)
@@ -86,11 +86,11 @@ class Session:
         self._residual: Tensor | None = None
         self._calls = 0
 
-    # -- what the model tells us ----------------------------------------------------------------------------------
+    # -- passes ---------------------------------------------------------------------------------------------------
 
     def begin(self, info: Pass) -> None:
         self._calls = 0
-        position = None if self.timeline is None else self.timeline.follow(info)
+        position = None if self.tracker is None else self.tracker.follow(info)
         if self.ambient and position is not None:
             self.recorder.passes = position.step
         self.state = self.recorder.open_pass(self.model, info)
@@ -104,7 +104,7 @@ class Session:
         """Forward pre-hook of every layer: the state that enters it."""
         self._residual = args[0] if args else kwargs["hidden_states"]
 
-    # -- what a layer asks for ------------------------------------------------------------------------------------
+    # -- layers ---------------------------------------------------------------------------------------------------
 
     def attention(
         self,
@@ -134,7 +134,7 @@ class Session:
             classes=self.state.classes if columns or gathered else None,
             needed=self.state.needed if index == self.model.num_layers - 1 else None,
             with_entropy=watched and "entropy" in self.needs,
-            **changes(edits, layer, self.model),
+            hooks=hooks_of(edits, layer, self.model),
         )
         if watched:
             for probe in self.probes:
@@ -146,27 +146,29 @@ class Session:
         return out
 
     def _begin_edits(self, layer: Layer, run: Callable[..., Tensor]) -> tuple[list[Edit], Before | None]:
-        """The edits that take part in this layer; those that ask for it have looked ahead, or will between the blocks.
+        """The edits that take part in this layer, after their previews (or with a callback that makes them).
 
-        A look ahead is a pass over the layer's blocks without values, with every edit of logits but the one that looks,
-        and with the edits of weights that stand before it. Most looks need less: see `_look`.
+        A preview is a pass over the layer's blocks without values, with all other edits of logits and with the edits of
+        weights that come earlier in the list. Most previews need less: see `_preview`.
         """
         edits = [edit for edit in self.edits if applies(edit, layer, self.model, self.recorder.max_steps)]
         for edit in edits:
             edit.begin_layer(layer)
-        looking = [at for at, edit in enumerate(edits) if edit.wants_preview(layer)]
+        previewing = [at for at, edit in enumerate(edits) if edit.wants_preview(layer)]
         before = None
-        for at in looking:
+        for at in previewing:
             earlier = [other for other in edits[:at] if other.edits_weights and other.acts(layer)]
-            alone = edits[at].edits_weights and not earlier and len(looking) == 1
-            before = self._look(layer, run, edits, at, alone)
+            alone = edits[at].edits_weights and not earlier and len(previewing) == 1
+            before = self._preview(layer, run, edits, at, alone)
         return edits, before
 
-    def _look(self, layer: Layer, run: Callable[..., Tensor], edits: list[Edit], at: int, alone: bool) -> Before | None:
+    def _preview(
+        self, layer: Layer, run: Callable[..., Tensor], edits: list[Edit], at: int, alone: bool
+    ) -> Before | None:
         """Show one edit what the keys would receive without it.
 
-        The first edit of weights, and the only one that looks, needs no pass of its own: as much of a layer as may be
-        kept is shown to it before any of that is edited. Of an autoregressive pass the last rows are enough.
+        If it is the first edit of weights and the only one with a preview, it needs no extra pass: blocks are kept and
+        shown to it before they are edited. For an autoregressive pass the last rows are enough.
         """
         edit, gather, state = edits[at], ReceivedAttention(layer), layer.state
         groups = layer.query.shape[1] // layer.key.shape[1]
@@ -184,9 +186,9 @@ class Session:
 
             return before
         others = [other for other in edits if other is not edit and not other.edits_weights]
-        told = changes([*(e for e in edits[:at] if e.edits_weights), *others], layer, self.model, lookahead=True)
+        hooks = hooks_of([*(e for e in edits[:at] if e.edits_weights), *others], layer, self.model, lookahead=True)
         unused = np.zeros(state.queries, dtype=bool)
-        run(visit=gather.block, classes=gather.classes, needed=unused, within=rows, **told)
+        run(visit=gather.block, classes=gather.classes, needed=unused, within=rows, hooks=hooks)
         edit.preview(layer, gather.received, *(slice(0, size) for size in layer.query.shape[:2]))
         return None
 
@@ -223,12 +225,12 @@ def _streamed(
     is_causal: bool | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function that transformers calls; finds the session of the module it serves."""
+    """The attention function that transformers calls; it finds the session of the calling module."""
     for name, given in kwargs.items():
         if given is not None and name not in _HARMLESS:
             raise FloatlensError(
-                f'{type(module).__name__} passes "{name}" to its attention, which may change the weights in a way that '
-                f"capture does not know; this model cannot be traced yet"
+                f'{type(module).__name__} passes "{name}" to its attention, which may change the weights '
+                f"in a way that capture does not support; this model cannot be traced yet"
             )
     causal = bool(getattr(module, "is_causal", False)) if is_causal is None else is_causal
     mask = as_block_mask(attention_mask, query.shape[2], key.shape[2], causal)
@@ -236,7 +238,7 @@ def _streamed(
     session = _SESSIONS.get(module)
     if session is None:
         name = type(module).__name__
-        raise FloatlensError(f"{name} runs the streamed attention outside of a capture; reload the model")
+        raise FloatlensError(f"{name} runs the streamed attention outside a capture; reload the model")
     return session.attention(module, query, key, value, mask, scale, softcap), None
 
 
@@ -253,7 +255,7 @@ def capture(
     mean_heads: bool = False,
     workspace: Workspace | None = None,
 ) -> Iterator[Recorder]:
-    """Watch every observed pass of `model`; the recorder that is yielded holds what the probes found.
+    """Observe every pass of `model`; the recorder that is yielded holds the results of the probes.
 
     `layout` names the regions of the sequence (default: everything is "question"). `steps` and `length` are upper
     bounds of the run: probes check their size against them, and arrays are padded to `length`.
@@ -277,7 +279,7 @@ def capture(
 
 
 def ambient_edits(model: LanguageModel) -> list[Edit]:
-    """The edits of the `edit` context that the model is in; an error while it is being captured."""
+    """The edits of the enclosing `edit` context; an error while the model is being captured."""
     outer = _SESSIONS.get(model.module)
     if outer is None:
         return []
@@ -288,7 +290,7 @@ def ambient_edits(model: LanguageModel) -> list[Edit]:
 
 @contextmanager
 def installed(model: LanguageModel, session: Session) -> Iterator[None]:
-    """Route the module's attention to the session, and put everything back afterwards, an outer session included."""
+    """Route the module's attention to the session, and restore everything afterwards, including an outer session."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(IMPLEMENTATION, _streamed)
@@ -307,9 +309,9 @@ def installed(model: LanguageModel, session: Session) -> Iterator[None]:
                 layer.register_forward_pre_hook(session.note_residual, with_kwargs=True) for layer in _layers(module)
             ]
         module.set_attn_implementation(IMPLEMENTATION)
-        if module.config._attn_implementation != IMPLEMENTATION:  # transformers only logs a warning when it cannot
+        if module.config._attn_implementation != IMPLEMENTATION:  # transformers only logs a warning
             name = type(module).__name__
-            raise FloatlensError(f"{model.ref}: {name} computes its attention by itself; this model cannot be traced")
+            raise FloatlensError(f"{model.ref}: {name} has its own attention function; this model cannot be traced")
         model.observers.append(session)
         yield
     finally:

@@ -1,7 +1,7 @@
-"""From the logits of a block to its weights, row entropies and column sums: the part of attention that is not a matmul.
+"""The softmax of a block: weights, row entropies and column sums from logits.
 
-Two ways to the same numbers: a fused kernel (numba, one walk over each row while it is in cache) on CPUs where numba is
-installed, and torch operations everywhere else. Weights stay unnormalised; whoever uses them multiplies by 1/Z.
+There are two implementations: a fused numba kernel (one pass over each row while it is in cache) on CPUs where numba is
+installed, and torch operations elsewhere. Weights stay unnormalised; users multiply them by 1/Z.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ BlockSoftmax = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor]
 
 
 class Workspace:
-    """Buffers that every block of every layer reuses, the block shape that fits them, and the kernel in use.
+    """Buffers that all blocks of all layers reuse, the block shape that fits them, and the softmax kernel.
 
-    `kernel` (or FLOATLENS_KERNEL) is "numba", "torch", or "auto": numba where it is installed. `keep_bytes` bounds what
-    is kept of a layer while an edit looks at all rows of a head before any is changed.
+    `kernel` (or FLOATLENS_KERNEL) is "numba", "torch", or "auto": numba where it is installed. `keep_bytes` limits how
+    much of a layer is kept while an edit previews all rows of a head.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Workspace:
         self._buffers: dict[tuple[str, torch.device], Tensor] = {}
 
     def shape(self, queries: int, keys: int, groups: int) -> tuple[int, int]:
-        """(rows, units): how many queries, and how many (sample, key/value head) pairs, one block holds.
+        """(rows, units): the number of queries, and of (sample, key/value head) pairs, in one block.
 
-        A block may take twice its share where that gives every thread a head of its own.
+        A block may be twice as large where that gives each thread a head of its own.
         """
         row = 4 * keys * groups
         rows = min(queries, self.rows, max(16, self.block_bytes // row))
@@ -54,14 +54,14 @@ class Workspace:
         return rows, units if units >= threads else max(units, min(threads, 2 * self.block_bytes // (row * rows)))
 
     def keeps(self, queries: int, keys: int, groups: int) -> int:
-        """How many (sample, key/value head) pairs can be kept whole; 0 where not even one can."""
+        """How many (sample, key/value head) pairs can be kept whole, possibly 0."""
         return self.keep_bytes // (4 * queries * keys * groups)
 
     def buffer(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
         size = math.prod(shape)
         held = self._buffers.get((name, device))
         if held is None or held.numel() < size:
-            with torch.inference_mode(False):  # so that it can be written to outside of inference mode as well
+            with torch.inference_mode(False):  # it must be writable outside inference mode too
                 held = torch.empty(size, device=device)
             self._buffers[name, device] = held
         return held[:size].view(tuple(shape))
@@ -77,7 +77,7 @@ def _fused_kernel(kernel: str) -> Callable[..., None] | None:
         raise FloatlensError(f'kernel "{kernel}" (FLOATLENS_KERNEL): give numba, torch or auto')
     installed = find_spec("numba") is not None
     if kernel == "numba" and not installed:
-        raise FloatlensError('kernel "numba" is asked for and numba is not installed; pip install "floatlens[fast]"')
+        raise FloatlensError('kernel "numba" was requested and numba is not installed; pip install "floatlens[fast]"')
     if kernel == "torch" or not installed:
         return None
     threads = torch.get_num_threads()
@@ -98,9 +98,9 @@ def softmax_block(
 ) -> BlockSoftmax:
     """(exp, 1 / row sums, row entropy in nats, column sums per class, largest logit of each row) of a block's logits.
 
-    Entropy and column sums are None where nobody asks for them; the logits (batch, head, query, key) are used up. Each
-    row is shifted by its maximum while the base is changed, in one fused multiply-add, so that the largest weights
-    carry no rounding of large logits. A row that sees no key keeps weight 0 everywhere.
+    Entropy and column sums are None where they are not requested; the logits (batch, head, query, key) are overwritten.
+    Each row is shifted by its maximum and changed to base 2 in one fused multiply-add, so the largest weights carry no
+    rounding of large logits. A row that sees no key has weight 0 everywhere.
     """
     if workspace.fused is not None and finite and logits.device.type == "cpu" and logits.is_contiguous():
         return _fused(workspace.fused, logits, classes, batch, queries, with_entropy)
@@ -110,7 +110,7 @@ def softmax_block(
 
 
 def class_columns(exp: Tensor, inverse: Tensor, classes: QueryClasses, batch: slice, queries: slice) -> Tensor:
-    """Σ over the queries of each class that the block meets of their weights: (batch, head, class, key)."""
+    """Sums of the weights over the block's queries of each class: (batch, head, class, key)."""
     samples, heads, rows, keys = exp.shape
     picks = classes.member[batch, classes.within(queries), queries].to(exp.device)
     scaled = picks.unsqueeze(1) * inverse.unsqueeze(2)

@@ -8,6 +8,7 @@ The rules, and the history of their changes, are in docs/claims.md. No torch, no
 
 from floatlens.claims.claim import Claim, ClaimRule, Finding, Limit, Part, Verdict, claim, claims_frame
 from floatlens.claims.registry import CLAIMS, answer_claims, claims
+from floatlens.claims.sentence import floating_sentence
 
 __all__ = [
     "CLAIMS",
@@ -21,4 +22,5 @@ __all__ = [
     "claim",
     "claims",
     "claims_frame",
+    "floating_sentence",
 ]

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from floatlens.analysis import Result
 from floatlens.analysis.intervals import by_question, difference
 from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.strength import anchored, same_model, strength
 from floatlens.claims.claim import Finding, Limit, claim
-from floatlens.claims.measures import FIRST, STRONGEST, anchored, halves, of_kind, same_model, strength
+from floatlens.claims.measures import FIRST, STRONGEST, halves, of_kind
 
 __all__ = ["FIXED", "SPEED", "absorbs_less", "absorbs_less_excess", "arm_fixed", "mdm_moves", "mdm_right"]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -36,9 +37,13 @@ class Row:
     level: int = 0
 
     @property
-    def text(self) -> Text:
-        """The label as it is shown."""
-        return Text("  " * self.level + clean(self.label), style="" if self.cells else "bold")
+    def shown(self) -> Padding:
+        """The label, indented by its level where it is folded too."""
+        return Padding(Text(clean(self.label), style="" if self.cells else "bold"), (0, 0, 0, 2 * self.level))
+
+    @property
+    def width(self) -> int:
+        return 2 * self.level + cell_len(clean(self.label))
 
 
 def number(value: float, spec: str = ".3g") -> str:
@@ -69,7 +74,7 @@ def by_model(
     title: str, parts: Sequence[str], models: Sequence[str], labels: Sequence[str], rows: Sequence[Row], width: int
 ) -> RenderableType:
     """Rows of numbers for each model. `parts` names what a cell consists of, `labels` the models for people."""
-    label = min(_LABEL, _width([title, *(row.text.plain for row in rows)])) + _GAP
+    label = min(_LABEL, max(cell_len(title), *(row.width for row in rows))) + _GAP
     needed: list[int] = []
     for dropped, separator in (("", "  "), ("", "\n"), (INTERVAL, "  "), (INTERVAL, "\n")):
         cells = [[_cell(row.cells.get(model, ()), parts, dropped, separator) for model in models] for row in rows]
@@ -95,7 +100,7 @@ def _columns(
         table.add_column(Text(clean(label)), no_wrap=True)
     for row, shown in zip(rows, cells, strict=True):
         values = (text or "–" for text in shown) if row.cells else ()
-        table.add_row(row.text, *values)
+        table.add_row(row.shown, *values)
     return table
 
 
@@ -108,7 +113,7 @@ def _blocks(
         for part in parts:
             table.add_column(Text(part), no_wrap=True)
         for row in rows:
-            table.add_row(row.text, *(row.cells.get(model) or ["–"] if row.cells else ()))
+            table.add_row(row.shown, *(row.cells.get(model) or ["–"] if row.cells else ()))
         yield table
         yield Text()
 

@@ -54,8 +54,6 @@ def _labelled(first: str, *titles: str) -> Table:
     """A table whose first column is folded, so that the others keep their width."""
     table = _columns(first, *titles)
     table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
-    for column, title in zip(table.columns[1:], titles, strict=True):
-        column.min_width = max(len(title), 5)
     return table
 
 
@@ -69,6 +67,9 @@ def families_view(families: Sequence[Family]) -> Table:
     for family in families:
         logits = "shifted" if family.shift else "unshifted"
         table.add_row(Text(family.name, style="bold"), KINDS[family.kind], logits, Text(family.about))
+    table.add_row(
+        Text("adapted", style="bold"), KINDS["mdm"], "shifted", Text("what floatlens adapt makes of a causal model")
+    )
     return table
 
 

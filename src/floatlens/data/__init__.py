@@ -3,13 +3,11 @@
 Data is checked where it enters. Nothing here builds prompts or runs models.
 """
 
-from floatlens.data.examples import Example
+from floatlens.data.examples import Example, mark_gold
 from floatlens.data.formats import FORMATS
-from floatlens.data.gold import mark_gold
 from floatlens.data.reader import read_examples
 from floatlens.data.retrieval import Index, open_index, retrieve
-from floatlens.data.sets import SETS, set_named
-from floatlens.data.sources import QUESTION_SOURCES, Data, open_data
+from floatlens.data.sources import QUESTION_SOURCES, SETS, Data, open_data
 
 __all__ = [
     "FORMATS",
@@ -23,5 +21,4 @@ __all__ = [
     "open_index",
     "read_examples",
     "retrieve",
-    "set_named",
 ]

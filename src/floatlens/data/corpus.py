@@ -9,20 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from floatlens.core.errors import FloatlensError
-from floatlens.data.fields import Record, bad, first_given, kind, text_of
-from floatlens.data.lines import parse_record, read_lines
-from floatlens.data.reader import Tally
+from floatlens.data.fields import Record, bad, kind
+from floatlens.data.reader import Tally, read_records
 
 __all__ = ["Passage", "PassageStore", "read_corpus"]
-
-_TEXTS, _TITLES, _IDS = ("text", "contents", "segment"), ("title", "wikipedia_title"), ("id", "_id", "docid")
 
 
 class Passage(BaseModel):
@@ -39,50 +34,29 @@ class Passage(BaseModel):
 
 def read_corpus(path: str | Path, *, skip_bad: bool = False) -> Iterator[Passage]:
     """Stream the passages of a file; bad lines as in `read_examples`. Example: `next(read_corpus("wiki.jsonl.gz"))`"""
-    tally = Tally()
-    for number, line in read_lines(Path(path)):
-        try:
-            passage = _passage(parse_record(line), number)
-        except FloatlensError as error:
-            if not skip_bad:
-                raise FloatlensError(f"{path}:{number}: {error}") from None
-            tally.add(f"{path}:{number}: {error}")
-            continue
-        tally.good += 1
-        yield passage
+    tally = Tally(skip_bad)
+    yield from read_records(path, _passage, tally)
     tally.finish(path, "passage", stacklevel=2)
 
 
 def _passage(record: Record, number: int) -> Passage:
-    where = first_given(record, _TEXTS)
+    where = record.first_given("text", "contents", "segment")
     if where is None:
-        bad(f"text is missing: expected it in {', '.join(_TEXTS[:-1])} or {_TEXTS[-1]}")
-    text = text_of(record[where], where)
-    titled = first_given(record, _TITLES)
-    title = text_of(record[titled], titled) if titled and record[titled] != "" else ""
+        bad("text is missing: expected it in text, contents or segment")
+    text = record.text(where)
+    titled = record.first_given("title", "wikipedia_title")
+    title = record.text(titled) if titled and record[titled] != "" else ""
     if where == "contents" and not titled:
         # FlashRAG and Pyserini write the title as the first line, often in quotes
         head, _, tail = text.partition("\n")
         if tail.strip():
             title, text = head.strip().strip('"'), tail
+    named = record.first_given("id", "_id", "docid")
+    given = f"line-{number}" if named is None else record[named]
+    if isinstance(given, bool) or not isinstance(given, str | int):
+        bad(f"{named}: expected a text or a number, found {kind(given)}")
     page = record.get("wikipedia_id")
-    return Passage(
-        line=number,
-        id=_id(record, number),
-        title=title,
-        text=text,
-        wikipedia_id=None if page is None else str(page),
-    )
-
-
-def _id(record: Record, number: int) -> str:
-    named = first_given(record, _IDS)
-    if named is None:
-        return f"line-{number}"
-    value: Any = record[named]
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        bad(f"{named}: expected a text or a number, found {kind(value)}")
-    return str(value)
+    return Passage(line=number, id=str(given), title=title, text=text, wikipedia_id=None if page is None else str(page))
 
 
 class PassageStore:

@@ -1,4 +1,4 @@
-"""`Example`, a question with its answers and documents, and what a task may need of it.
+"""`Example`, a question with its answers and documents; what a task may need of it; gold documents by their text.
 
 - A question is needed, or a passage with a hole instead. Answers may be empty: not known.
 - No documents is a closed-book question. Any number of documents may be gold, including none.
@@ -12,9 +12,10 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from floatlens.core.errors import FloatlensError
+from floatlens.data.matching import holds_answer
 from floatlens.prompts import Document
 
-__all__ = ["Example", "Need", "Target", "check_need", "need_of"]
+__all__ = ["Example", "Need", "Target", "check_need", "mark_gold", "need_of"]
 
 Need: TypeAlias = Literal["answers", "documents", "gold", "target", "first_answer"]
 Target: TypeAlias = Literal["field", "answer"]
@@ -51,29 +52,34 @@ class Example(BaseModel):
 
 def check_need(example: Example, need: Collection[Need]) -> None:
     """Refuse an example that lacks what a task needs."""
-    reason = _lacks(example, need)
-    if reason is not None:
-        raise FloatlensError(reason)
-
-
-def _lacks(example: Example, need: Collection[Need]) -> str | None:
     if example.passage is not None and need:
         if "target" in need or "first_answer" in need:
-            return "the target of a passage is what is cut out of it; leave the option target out"
-        return "a passage with a hole can be traced, not asked"
+            raise FloatlensError("the target of a passage is what is cut out of it; leave the option target out")
+        raise FloatlensError("a passage with a hole can be traced, not asked")
     if "target" in need and example.target is None:
-        return f'{example.id!r} has no field "target", so there is no text to force'
+        raise FloatlensError(f'{example.id!r} has no field "target", so there is no text to force')
     if "first_answer" in need and not example.answers:
-        return f"{example.id!r} has no accepted answer, so there is no text to force"
+        raise FloatlensError(f"{example.id!r} has no accepted answer, so there is no text to force")
     if "answers" in need and not example.answers:
-        return "no accepted answer, so an answer to it cannot be scored"
+        raise FloatlensError("no accepted answer, so an answer to it cannot be scored")
     if "documents" in need and not example.documents:
-        return "no documents, which this task needs; give some, or a corpus to retrieve them from"
+        raise FloatlensError("no documents, which this task needs; give some, or a corpus to retrieve them from")
     if "gold" in need and not any(document.is_gold for document in example.documents):
-        return "no document is marked as gold, which this task needs"
-    return None
+        raise FloatlensError("no document is marked as gold, which this task needs")
 
 
 def need_of(target: Target) -> Need:
     """What a record must have for its target."""
     return "target" if target == "field" else "first_answer"
+
+
+def mark_gold(example: Example) -> Example:
+    """The example with exactly those documents gold that hold an accepted answer; `meta["gold_by"]` records the rule.
+
+    Example: `mark_gold(next(read_examples("nq_psg.jsonl"))).meta["gold_by"]  # "answer"`
+    """
+    documents = [
+        document.model_copy(update={"is_gold": holds_answer(document.text, example.answers)})
+        for document in example.documents
+    ]
+    return example.model_copy(update={"documents": documents, "meta": example.meta | {"gold_by": "answer"}})

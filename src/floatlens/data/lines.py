@@ -64,7 +64,7 @@ def parse_record(line: bytes) -> Record:
         raise FloatlensError(f"not valid JSON: {error}") from None
     if not isinstance(record, dict):
         bad(f"expected one JSON object per line, found {kind(record)}")
-    return record
+    return Record(record)
 
 
 def _no_constant(name: str) -> NoReturn:

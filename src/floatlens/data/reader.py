@@ -8,8 +8,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -20,23 +21,30 @@ from floatlens.data.fields import Record, bad
 from floatlens.data.formats import FORMATS, Format, detect
 from floatlens.data.lines import parse_record, read_lines
 
-__all__ = ["Tally", "read_examples", "stream_examples"]
+__all__ = ["Tally", "read_examples", "read_records", "stream_examples"]
 
+T = TypeVar("T")
 _KEPT = 20
 _UNUSED = ("target", "passage", "hole")
 
 
 @dataclass
 class Tally:
-    """Counts of a file that was read: good and bad records, and the problems of the first bad ones."""
+    """Counts of a file that is read: good and bad records, and the problems of the first bad ones.
 
+    With `skip_bad` bad records are counted, without it the first is an error.
+    """
+
+    skip_bad: bool
     good: int = 0
     bad: int = 0
     problems: list[str] = field(default_factory=list)
-    format: str | None = None
+    format: str = ""
 
     def add(self, problem: str) -> None:
         """Count a bad record; only the first 20 keep their message, as every record of a file may be bad."""
+        if not self.skip_bad:
+            raise FloatlensError(problem)
         self.bad += 1
         if len(self.problems) < _KEPT:
             self.problems.append(problem)
@@ -63,76 +71,55 @@ def read_examples(
     A bad record is a FloatlensError; with `skip_bad` it is left out, and a FloatlensWarning at the end says how many
     were and what was wrong with the first. A file without a single good example is an error either way.
     """
-    tally = Tally()
-
-    def refuse(problem: str) -> None:
-        if not skip_bad:
-            raise FloatlensError(problem)
-        tally.add(problem)
-
-    yield from stream_examples(path, tally, refuse, limit=limit, format=format, need=need)
+    tally = Tally(skip_bad)
+    yield from stream_examples(path, tally, limit=limit, format=format, need=need)
     tally.finish(path, "example", stacklevel=2)
 
 
 def stream_examples(
-    path: str | Path,
-    tally: Tally,
-    on_bad: Callable[[str], None],
-    *,
-    limit: int | None = None,
-    format: str | None = None,
-    need: Collection[Need] = (),
+    path: str | Path, tally: Tally, *, limit: int | None, format: str | None, need: Collection[Need]
 ) -> Iterator[Example]:
-    """The good examples of a file; each bad record goes to `on_bad` as the line that says what is wrong with it."""
+    """The good examples of a file, counted as they are read."""
     if limit is not None and limit < 1:
         raise FloatlensError(f"limit={limit}: expected at least 1, or None for all")
     for name in need:
         if name not in get_args(Need):
             raise FloatlensError(f'need="{name}"{did_you_mean(name, get_args(Need))}')
-    reader = _Reader(format, need)
-    for number, line in read_lines(Path(path)):
-        try:
-            example = reader.read(number, line)
-        except FloatlensError as error:
-            on_bad(f"{path}:{number}: {error}")
-            continue
-        tally.good, tally.format = tally.good + 1, reader.format_name
-        yield example
-        if tally.good == limit:
-            return
+    chosen = None if format is None else FORMATS[format]()
+    seen: dict[str, int] = {}
 
-
-class _Reader:
-    """Turns lines of one file into examples; remembers the file's format and the ids it has seen."""
-
-    def __init__(self, format: str | None, need: Collection[Need]) -> None:
-        self._format = None if format is None else FORMATS[format]()
-        self._named = format is not None
-        self._need = need
-        self._seen: dict[str, int] = {}
-
-    @property
-    def format_name(self) -> str | None:
-        return None if self._format is None else self._format.name
-
-    def read(self, number: int, line: bytes) -> Example:
-        record = parse_record(line)
+    def read(record: Record, number: int) -> Example:
+        nonlocal chosen
         if "hole" in record and record["hole"] is None:  # an example of a question, written with all fields
-            record = {name: value for name, value in record.items() if name not in _UNUSED or value is not None}
-        if self._format is None:
-            self._format = detect(record)
-        _keep_to(self._format, record, named=self._named)
+            record = Record({name: value for name, value in record.items() if name not in _UNUSED or value is not None})
+        chosen = chosen or detect(record)
+        tally.format = chosen.name
+        _keep_to(chosen, record, named=format is not None)
         try:
-            example = self._format.read(record, number)
+            example = chosen.read(record, number)
         except KeyError as error:
             bad(f"{error.args[0]} is missing")
         except ValidationError as error:
             bad(in_one_line(error))
-        if example.id in self._seen:
-            bad(f"id {example.id!r} was used before, on line {self._seen[example.id]}; ids must be unique")
-        check_need(example, self._need)
-        self._seen[example.id] = number
+        if example.id in seen:
+            bad(f"id {example.id!r} was used before, on line {seen[example.id]}; ids must be unique")
+        check_need(example, need)
+        seen[example.id] = number
         return example
+
+    return islice(read_records(path, read, tally), limit)
+
+
+def read_records(path: str | Path, read: Callable[[Record, int], T], tally: Tally) -> Iterator[T]:
+    """What `read` makes of each record and its line number; the bad ones are counted, with file and line."""
+    for number, line in read_lines(Path(path)):
+        try:
+            made = read(parse_record(line), number)
+        except FloatlensError as error:
+            tally.add(f"{path}:{number}: {error}")
+        else:
+            tally.good += 1
+            yield made
 
 
 def _keep_to(chosen: Format, record: Record, *, named: bool) -> None:

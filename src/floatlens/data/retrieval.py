@@ -11,24 +11,25 @@ import json
 import os
 import shutil
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floatlens.core.errors import FloatlensError
+from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import digest_of_file
 from floatlens.data.corpus import Passage, PassageStore, read_corpus
 from floatlens.data.examples import Example
-from floatlens.data.gold import GoldRule, check_rule, named_by
 from floatlens.data.matching import holds_answer
 from floatlens.prompts import Document
 
-__all__ = ["Found", "Index", "best_first", "make_bm25", "make_tokenizer", "open_index", "retrieve"]
+__all__ = ["Found", "GoldRule", "Index", "best_first", "make_bm25", "make_tokenizer", "open_index", "retrieve"]
+
+GoldRule: TypeAlias = Literal["answer", "provenance", "none"]
 
 _SETTINGS = {"method": "lucene", "k1": 1.5, "b": 0.75}
 _WORDS = r"(?u)\b\w\w+\b"
@@ -106,7 +107,8 @@ def retrieve(examples: Iterable[Example], index: Index, *, k: int = 5, gold: Gol
     Gold are the passages that hold an accepted answer (`answer`), that are on a page named by the example's provenance
     (`provenance`), or none. `meta["retrieval"]` records what was found, with scores, and `meta["gold_by"]` the rule.
     """
-    check_rule(gold)
+    if gold not in get_args(GoldRule):
+        raise FloatlensError(f'no rule for gold documents "{gold}"{did_you_mean(gold, get_args(GoldRule))}')
     for example in examples:
         found = index.search(example.question, k)
         documents = [
@@ -125,10 +127,15 @@ def retrieve(examples: Iterable[Example], index: Index, *, k: int = 5, gold: Gol
 def _is_gold(passage: Passage, example: Example, rule: GoldRule) -> bool:
     if rule == "answer":
         return holds_answer(passage.text, example.answers)
-    return rule == "provenance" and named_by(example.meta.get("provenance", []), passage.model_dump())
+    pages = example.meta.get("provenance", []) if rule == "provenance" else []
+    return any(_is_on(page, passage) for page in pages)
 
 
-# -- scores, the same for all indexes -----------------------------------------------------------------------------
+def _is_on(page: Mapping[str, Any], passage: Passage) -> bool:
+    """Whether a passage is on a page of KILT's provenance: by wikipedia_id where both have one, else by title."""
+    if "wikipedia_id" in page and passage.wikipedia_id is not None:
+        return str(page["wikipedia_id"]) == passage.wikipedia_id
+    return bool(page.get("title")) and page["title"] == passage.title
 
 
 def make_tokenizer() -> Any:
@@ -158,9 +165,6 @@ def best_first(scores: NDArray[np.float32], k: int) -> list[int]:
     among = np.flatnonzero((scores >= least) & (scores > 0))
     best: list[int] = among[np.lexsort((among, -scores[among]))][:k].tolist()
     return best
-
-
-# -- building one -------------------------------------------------------------------------------------------------
 
 
 def _facts(corpus: Path, skip_bad: bool) -> dict[str, Any]:

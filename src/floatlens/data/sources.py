@@ -13,17 +13,43 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from floatlens.core.errors import FloatlensError
+from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import digest_of_file
 from floatlens.core.registry import Registry
-from floatlens.data.examples import Example, Need, check_need
-from floatlens.data.gold import mark_gold
+from floatlens.data.examples import Example, Need, check_need, mark_gold
 from floatlens.data.reader import Tally, stream_examples
-from floatlens.data.sets import set_named
 
-__all__ = ["QUESTION_SOURCES", "Data", "QuestionSource", "Questions", "file_name", "is_source", "open_data"]
+__all__ = ["QUESTION_SOURCES", "SETS", "Data", "QuestionSource", "Questions", "file_name", "is_source", "open_data"]
 
 _NAMED = re.compile(r"([A-Za-z][\w-]*)=(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class SetSpec:
+    """How a file of a named set is read, and what the set is called.
+
+    `passages` is how many documents the paper shows; raise `version` when the same file would give other examples.
+    """
+
+    name: str
+    title: str
+    column: str
+    version: int | None = 1
+    format: str | None = "psg"
+    passages: int | None = 5
+
+
+SETS = {
+    spec.name: spec
+    for spec in (
+        SetSpec("nq", "Natural Questions", "NQ"),
+        SetSpec("tqa", "TriviaQA", "TQA"),
+        SetSpec("marcoqa", "MS MARCO QA", "MarcoQA"),
+        SetSpec("hotpotqa", "HotpotQA", "HotpotQA"),
+        SetSpec("trex", "T-REx", "T-REx"),
+    )
+}
+"""The paper's data sets by name, in the order of the columns of Table 1 (arXiv 2601.07894)."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +126,14 @@ def open_data(
 
     Example: `open_data("nq=nq_psg.jsonl", need=["answers"]).count`, `open_data("scale:rag:documents=5", limit=100)`
     """
-    if documents is not None and documents < 1:
-        raise FloatlensError(f"documents={documents}: expected at least 1, or None for all")
-    if limit is not None and limit < 1:
-        raise FloatlensError(f"limit={limit}: expected at least 1, or None for all")
+    for name, value in (("documents", documents), ("limit", limit)):
+        if value is not None and value < 1:
+            raise FloatlensError(f"{name}={value}: expected at least 1, or None for all")
     if gold not in (None, "answer"):
         raise FloatlensError(f'gold="{gold}": expected "answer", or None for the marks of the data')
     text = str(ref)
     if not is_source(text):
-        return _open_file(text, format, limit, skip_bad, need, documents, gold)
+        return _open_file(text, skip_bad, documents, gold, format=format, limit=limit, need=need)
     if gold is not None:
         raise FloatlensError(f'{text}: these questions mark their gold documents; leave gold="{gold}" out')
     if format is not None:
@@ -129,55 +154,44 @@ def file_name(path: str | Path) -> str:
 
 
 def _open_file(
-    ref: str,
-    format: str | None,
-    limit: int | None,
-    skip_bad: bool,
-    need: Collection[Need],
-    documents: int | None,
-    gold: Literal["answer"] | None,
+    ref: str, skip_bad: bool, documents: int | None, gold: Literal["answer"] | None, **settings: Any
 ) -> Data:
-    named = None if Path(ref).exists() else _NAMED.fullmatch(ref)  # nq=FILE, unless a file has just that name
-    path, spec = (Path(ref), None) if named is None else (Path(named[2]), set_named(named[1]))
-    settings: dict[str, Any] = {"format": format or (spec.format if spec else None), "limit": limit, "need": need}
-    tally = _check_file(path, settings, skip_bad)
-    stem = file_name(path)
-    return Data(
-        ref=ref,
-        name=spec.name if spec else stem,
-        title=spec.title if spec else stem,
-        column=spec.column if spec else stem,
-        version=spec.version if spec else None,
-        format=tally.format or "",
-        sha256=digest_of_file(path),
-        count=tally.good,
-        documents=spec.passages if spec and documents is None else documents,
-        gold=gold,
-        bad=tally.bad,
-        problems=tuple(tally.problems),
-        _read=lambda: _read_again(path, settings, skip_bad),
-    )
-
-
-def _check_file(path: Path, settings: dict[str, Any], skip_bad: bool) -> Tally:
-    tally = Tally()
-    for _ in stream_examples(path, tally, tally.add, **settings):
+    path, spec = _path_and_set(ref)
+    settings["format"] = settings["format"] or spec.format
+    tally = Tally(skip_bad=True)
+    for _ in stream_examples(path, tally, **settings):
         pass
     if tally.bad and not skip_bad:
         more = f" (and {tally.bad - 1} more in this file)" if tally.bad > 1 else ""
         said = f"{tally.problems[0]}{more}"
         then = " Fix" if said.endswith("?") else "; fix"
         raise FloatlensError(f"{said}{then} the file, or leave bad records out with skip_bad")
-    tally.finish(path, "example", stacklevel=4)
-    return tally
+    tally.finish(path, "example", stacklevel=3)
+    return Data(
+        ref=ref,
+        name=spec.name,
+        title=spec.title,
+        column=spec.column,
+        version=spec.version,
+        format=tally.format,
+        sha256=digest_of_file(path),
+        count=tally.good,
+        documents=spec.passages if documents is None else documents,
+        gold=gold,
+        bad=tally.bad,
+        problems=tuple(tally.problems),
+        _read=lambda: stream_examples(path, Tally(skip_bad), **settings),  # the file may have changed since
+    )
 
 
-def _read_again(path: Path, settings: dict[str, Any], skip_bad: bool) -> Iterator[Example]:
-    def on_bad(problem: str) -> None:
-        if not skip_bad:  # the file has changed since it was checked
-            raise FloatlensError(problem)
-
-    return stream_examples(path, Tally(), on_bad, **settings)
+def _path_and_set(ref: str) -> tuple[Path, SetSpec]:
+    named = None if Path(ref).exists() else _NAMED.fullmatch(ref)  # nq=FILE, unless a file has just that name
+    if named is None:
+        stem = file_name(ref)
+        return Path(ref), SetSpec(stem, stem, stem, version=None, format=None, passages=None)
+    if named[1] not in SETS:
+        raise FloatlensError(f'no data set "{named[1]}"{did_you_mean(named[1], SETS)}')
+    return Path(named[2]), SETS[named[1]]
 
 
 def _open_source(ref: str, limit: int | None, need: Collection[Need], documents: int | None) -> Data:

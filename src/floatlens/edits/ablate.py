@@ -1,10 +1,10 @@
 """`AblateHeads`: chosen heads no longer attend; with `matched_random`, as many others in the same layers instead.
 
-    zero      the head puts out nothing
-    mean      every row becomes the mean row, so that the head puts out its mean over positions, everywhere the same
-    uniform   every row is spread evenly over the keys it can see (what [Wu]'s code does)
+    zero      the head has no output
+    mean      every row becomes the mean row, so the output is its mean over positions, the same everywhere
+    uniform   every row is uniform over the keys it can see (as in [Wu]'s code)
 
-The mean is over the real rows of the pass; of an autoregressive model over the rows up to and with each one.
+The mean is over the real rows of the pass; for an autoregressive model over the rows up to and including each one.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ Pair = tuple[int, int]
 class AblateHeads(RowEdit):
     """`AblateHeads([(5, 3), (7, 0)])` by (layer, head), or `AblateHeads("retrieval", scores=copy, top=8)`: the highest.
 
-    Scores that are NaN are never chosen; of equals the earlier. Without `scores`, which heads retrieve is left open
-    (`needs` says so): such an edit can be planned with, but not run. `strength` a mixes 1 − a of the head's own rows
-    with a of what replaces them. After `prepare`, `chosen` lists the heads that are ablated, the random ones if so
-    asked.
+    Heads with NaN scores are never chosen; of equals, the earlier is. Without `scores` the retrieval heads are unknown
+    (`needs` says so): such an edit can be planned, but not run. `strength` a mixes 1 − a of the head's own rows with a
+    of their replacement. After `prepare`, `chosen` lists the ablated heads (random ones for a control).
 
     Example: `fl.edits.AblateHeads(scores=result.estimate("copy").mean, top=4, mode="uniform")`
     """
@@ -102,7 +101,7 @@ class AblateHeads(RowEdit):
         return super().active and bool(self.heads or self.needs)
 
     def control(self, seed: int = 0) -> AblateHeads:
-        """The same number of other heads, in the same layers as far as those have enough."""
+        """The same number of other heads, in the same layers as far as possible."""
         if self.matched_random:
             raise FloatlensError("this AblateHeads is itself a control")
         more: dict[str, Any] = {"mode": self.mode, "strength": self.strength, "select": self.select}
@@ -128,7 +127,7 @@ class AblateHeads(RowEdit):
         super().prepare(model, shape)
         if self.needs:
             raise FloatlensError(
-                f"{self!r}: which heads of {model.ref} retrieve is not known; give scores=… (see retrieval_heads)"
+                f"{self!r}: the retrieval heads of {model.ref} are not known; give scores=… (see retrieval_heads)"
             )
         if self.scores is not None and self.scores.shape != (shape.layers, shape.heads):
             wanted = f"{shape.layers} layers × {shape.heads} heads"
@@ -156,7 +155,7 @@ class AblateHeads(RowEdit):
 
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
         mean = self._mean.get(layer.index)
-        if mean is None:  # a layer may be shown in pieces; a diffusion run keeps its length
+        if mean is None:  # a layer may be shown in parts; a diffusion run keeps its length
             mean = self._mean[layer.index] = received.new_zeros(*layer.query.shape[:2], received.shape[-1])
         mean[batch, heads] = received
 
@@ -171,21 +170,21 @@ class AblateHeads(RowEdit):
         return super().weights(site, weights)
 
     def _runs_on(self, layer: Layer) -> bool:
-        """Whether the mean goes on from row to row, and from step to step."""
+        """Whether the mean is a running mean over rows and steps."""
         return self.mode == "mean" and layer.state.causal
 
     def _running(self, site: Site, heads: list[int], weights: Tensor) -> Tensor:
         """(batch, head, query, key) of some heads: the mean of the rows up to each one, in place.
 
-        Blocks come in order of their queries. Rows are added one by one, so that blocks of another size, or a cache,
-        change no bit.
+        Blocks come in the order of their queries. Rows are added one by one, so the result does not depend on the block
+        size or on a cache, to the last bit.
         """
         layer, device = site.layer, weights.device
         if self._open is None:
             shape = (*layer.query.shape[:2], layer.key.shape[2])
             self._open = torch.zeros(shape, device=device), torch.zeros(shape[:2], device=device)
         sums, counts = self._open
-        if site.queries.start == 0:  # a layer may be looked at twice
+        if site.queries.start == 0:  # a layer may be computed twice
             sums[site.batch, heads], counts[site.batch, heads] = 0.0, 0.0
             if layer.state.offset and layer.index in self._past:
                 past, number = self._past[layer.index]
@@ -257,7 +256,7 @@ class AblateHeads(RowEdit):
 
 
 def _check_choice(heads: object, scored: bool, top: int | None) -> None:
-    """Heads by number, or the `top` of all by score; anything in between is refused."""
+    """Heads by number, or the `top` heads by score, but not both."""
     if isinstance(heads, str) and heads != "retrieval":
         raise FloatlensError(f'AblateHeads("{heads}"){did_you_mean(heads, ["retrieval"])}')
     by_score = isinstance(heads, str) or (heads is None and scored)

@@ -1,7 +1,7 @@
-"""`edit`: a context in which a model's attention is changed, whatever runs in it: decoding, tracing, single passes.
+"""`edit`: a context in which a model's attention is edited, for decoding, tracing and single passes.
 
-A capture that is opened inside (as `trace` does) takes the edits over and gives them back; nested contexts add up.
-Without an edit that changes anything, nothing is installed at all.
+A capture opened inside (as `trace` does) applies the edits too; nested contexts combine. If no edit is active, nothing
+is installed.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ __all__ = ["EditContext", "edit"]
 
 @dataclass(frozen=True)
 class EditContext:
-    """An `edit` context under way."""
+    """An open `edit` context."""
 
     edits: tuple[Edit, ...]
     session: Session | None
 
     def restart(self) -> None:
-        """Say that the next pass begins a new run, where that cannot be seen from its tokens (see `edit`)."""
-        if self.session is not None and self.session.timeline is not None:
-            self.session.timeline.restart()
+        """Declare that the next pass begins a new run, where its tokens do not show it (see `edit`)."""
+        if self.session is not None and self.session.tracker is not None:
+            self.session.tracker.restart()
 
     def report(self) -> list[Change]:
-        """The reports of all edits, one after another."""
+        """The reports of all edits, concatenated."""
         return [change for edit in self.edits for change in edit.report()]
 
 
 @contextmanager
 def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None) -> Iterator[EditContext]:
-    """Change the model's attention by `edits` (in this order; see `Edit`) for everything that runs inside.
+    """Apply `edits` to the model's attention, in this order (see `Edit`), for everything that runs inside.
 
-    Steps count anew in each run. A run is recognised by its passes: tokens that stood still stand (diffusion), or the
-    sequence goes on (autoregressive). A diffusion run of a single pass, repeated with the very same tokens, looks like
-    one run of two: open a context for each, or call `restart()` in between.
+    Steps restart at 0 in each run. A run is recognised by its passes: a diffusion run continues while no token is
+    changed, an autoregressive one while the sequence grows. A diffusion run of one pass, repeated with the same tokens,
+    looks like one run of two passes: open a context for each, or call `restart()` in between.
 
     Example: `with edit(model, DropAnchors(k=5)): decode(model, ids, gen_length=16)`
     """
@@ -54,7 +54,7 @@ def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None)
     shape = Shape(model.num_layers, model.num_heads, MANY_STEPS, model.max_length or 0)
     for item in edits:
         if not isinstance(item, Edit):
-            raise FloatlensError(f"edit: {item!r} is no edit; give instances, such as DropAnchors(k=5)")
+            raise FloatlensError(f"edit: {item!r} is not an edit; give instances, such as DropAnchors(k=5)")
         _check_steps(item)
         item.prepare(model, shape)
     active = [item for item in edits if item.active]
@@ -68,10 +68,10 @@ def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None)
 
 
 def _check_steps(item: Edit) -> None:
-    """Steps from the end need an end, and a context does not know how long the runs inside will be."""
+    """Negative steps need the number of steps, which a context does not know."""
     steps = item.select.steps
     named = [steps.start, steps.stop] if isinstance(steps, slice) else [steps]
     if isinstance(steps, Collection):
         named = list(steps)
     if any(isinstance(step, int) and step < 0 for step in named):
-        raise FloatlensError(f"{item!r}: steps from the end are known to trace(edits=…) only; count from the first")
+        raise FloatlensError(f"{item!r}: negative steps work in trace(edits=…) only; count from the first step")

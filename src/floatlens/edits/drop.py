@@ -1,7 +1,7 @@
-"""`DropAnchors`: keys that stood out in the last step cannot be seen in this one [Rulli]; `DropRandom` is its control.
+"""`DropAnchors`: anchors of the previous step are hidden in this one [Rulli]; `DropRandom` is its control.
 
-The dropped keys get a logit of −∞, so that their weight is exactly 0 and the softmax spreads what they held over the
-other keys. The first step is left alone: nothing precedes it.
+Dropped keys get a logit of −∞, so their weight is exactly 0 and the softmax spreads it over the other keys. The first
+step is not edited: no step precedes it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Of = Literal["edited", "unedited"]
 class DropAnchors(RowEdit):
     """In step s, each head of each layer loses the `k` keys that received most from it in step s − 1.
 
-    Received is the mean over all real queries, for an autoregressive model the last row. `rule` names another rule than
-    the k largest. `of="edited"` measures step s − 1 as it was, without the keys dropped there; "unedited" as it would
-    have been with them, so that a key which the model goes on wanting stays dropped. `strength` a multiplies the weight
-    of a dropped key by 1 − a before rows are normalised again.
+    Received attention is the mean over all real queries, for an autoregressive model the last row. `rule` replaces the
+    k largest. `of="edited"` measures step s − 1 as it was, without the keys dropped there; "unedited" measures it as it
+    would have been with them, so a persistent anchor stays dropped. `strength` a multiplies the weight of a dropped key
+    by 1 − a before rows are normalised again.
 
     Example: `with fl.edit(model, fl.edits.DropAnchors(k=5)): fl.decode(model, ids, gen_length=16)`
     """
@@ -81,7 +81,7 @@ class DropAnchors(RowEdit):
         return self.of == "edited" and self.acts_in(position_of(layer).step + 1)
 
     def review(self, layer: Layer, received: Tensor) -> None:
-        """Note which keys the next step loses: by (layer, step in which they are lost)."""
+        """Note which keys the next step loses, by (layer, step)."""
         step = position_of(layer).step
         if not rows_return(layer):
             for earlier in (step - 1, step) if self.of == "edited" else (step - 1,):
@@ -91,7 +91,7 @@ class DropAnchors(RowEdit):
         self._sets[layer.index, step + 1] = dropped, at, None if bool(chosen.all()) else chosen > 0
 
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
-        self.review(layer, received)  # of the whole layer: only edits of weights are shown it in pieces
+        self.review(layer, received)  # always the whole layer: only edits of weights get parts
 
     def choose(self, layer: Layer, received: Tensor) -> Tensor:
         return self.rule.find(self, received, choosable(layer))
@@ -118,21 +118,21 @@ class DropAnchors(RowEdit):
         self._held.append((rows, had.logsumexp(-1)))
 
     def _fill(self, rows: Rows, values: Tensor, dropped: Tensor) -> Tensor:
-        """The same with a mask of keys (batch, head, 1, key): log-sum-exp (batch, head, query) of what they had."""
-        if rows.windowed:  # a row that would see nothing any more keeps what it has
+        """The same with a mask of keys (batch, head, 1, key); returns the log-sum-exp (batch, head, query) they had."""
+        if rows.windowed:  # a row that would see no key is left unchanged
             dropped = dropped & ((values > HIDDEN / 2) & ~dropped).any(-1, keepdim=True)
         held = torch.where(dropped, values, -torch.inf).logsumexp(-1)
         values.copy_(torch.where(dropped, self._after(values), values))
         return held
 
     def _after(self, logits: Tensor) -> Tensor:
-        """What becomes of the logit of a dropped key."""
+        """The new logit of a dropped key."""
         if self.strength == 1:
             return torch.full_like(logits, HIDDEN)
         return (logits + math.log1p(-self.strength)).clamp_(min=HIDDEN)
 
     def totals(self, site: Site, totals: Tensor) -> None:
-        """Report what the dropped keys would have held, now that it is known what the others have."""
+        """Report the weight that the dropped keys would have had, from the total of the others."""
         for rows, had in self._held:
             inside = rows.inside
             whole = len(rows.heads) == totals.shape[1]
@@ -168,7 +168,7 @@ class DropRandom(DropAnchors):
         count = anchors.sum(-1)
         free = there[:, None] & ~anchors
         if bool((free.sum(-1) < count).any()):
-            raise FloatlensError(f"{self!r}: too few keys are left besides the anchors; give a smaller k")
+            raise FloatlensError(f"{self!r}: too few keys are left next to the anchors; give a smaller k")
         drawn = random_scores(position, self.seed, received.shape[1], layer.index, position.step + 1).to(
             received.device
         )

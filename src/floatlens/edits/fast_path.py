@@ -1,7 +1,7 @@
-"""Changes to a block that are known without looking at every weight, with the entropy and column sums that follow.
+"""Edits of a block that need not compute on every weight, with the resulting entropy and column sums.
 
-Rows need not be normalised for that: what moves within a row moves in the same proportion, and a head that is silenced
-is multiplied by 0 in its 1/Z. Keys that are neither source nor target keep their weights to the last bit.
+Rows need not be normalised: moving weight within a row works on unnormalised weights too, and a head is ablated by
+setting its 1/Z to 0. Keys that are neither source nor target keep their weights to the last bit.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ __all__ = ["SparseColumns", "move_columns", "replace_rows", "scale_heads", "unif
 
 @dataclass(frozen=True)
 class SparseColumns:
-    """Columns that lose weight, then columns that gain it, by number; both (batch, head, n), with n of their own."""
+    """Indices of the columns that lose weight, then of those that gain it; each (batch, head, n) with its own n."""
 
     at: Tensor
-    """All of them, one after another. One may stand in both halves, but only one of the two is then at work."""
+    """Sources, then targets. A column may be in both parts, but then only one of the two is active."""
     losing: Tensor
-    """1 for a source, 0 where a head has fewer of them than n."""
+    """1 for a source, 0 for padding."""
     share: Tensor
-    """Of what is moved, 0 where a head has fewer targets than n."""
+    """The share of the moved weight; 0 for padding."""
 
     @classmethod
     def of(cls, sources: Tensor, shares: Tensor, most: int | None = None) -> SparseColumns:
-        """From (batch, head, key): which keys lose their weight (bool), which share of it each key gets."""
+        """From (batch, head, key): which keys lose their weight (bool), and the share of it that each key gets."""
         source, losing = indices(sources, most)
         target, _ = indices(shares > 0, most)
         return cls(torch.cat([source, target], dim=-1), losing, shares.gather(-1, target))
 
 
 def move_columns(block: Block, rows: Rows, few: SparseColumns, strength: float, classes: QueryClasses | None) -> Tensor:
-    """Move weight between a few columns of some rows, in place; what each row moved, (batch, head, query).
+    """Move weight between a few columns of some rows, in place; returns what each row moved, (batch, head, query).
 
-    In a row that does not see all targets those that it sees share, and where it sees none nothing is moved.
+    In a row that sees only some targets, those share; where it sees none, nothing is moved.
     """
     inside, n = rows.inside, few.losing.shape[-1]
     exp, inverse = block.exp[:, :, inside], block.inverse[:, :, inside]
@@ -54,7 +54,7 @@ def move_columns(block: Block, rows: Rows, few: SparseColumns, strength: float, 
         total = share.sum(-1, keepdim=True)
         share = share / total.clamp(min=torch.finfo(share.dtype).tiny)
         losing = losing * ((total > 0) & (at[..., None, :n] < block.keys))
-        at = at.clamp(max=block.keys - 1)  # a causal block holds no later keys, and its rows see none of them
+        at = at.clamp(max=block.keys - 1)  # a causal block holds no later keys
     place = at.unsqueeze(2).expand(-1, -1, exp.shape[2], -1)
     old = exp.gather(-1, place)
     taken = old[..., :n] * losing if strength == 1 else old[..., :n] * (losing * strength)
@@ -78,7 +78,7 @@ def _surprise(weights: Tensor) -> Tensor:
 
 
 def _sum_again(block: Block, at: Tensor, classes: QueryClasses) -> None:
-    """Column sums of a few columns (batch, head, n), from their weights as they are now."""
+    """Recompute the column sums of a few columns (batch, head, n)."""
     assert block.columns is not None
     weights = block.exp.gather(-1, at.unsqueeze(2).expand(-1, -1, block.exp.shape[2], -1))
     picks = classes.member[block.batch, classes.within(block.queries), block.queries].to(weights.device)
@@ -87,7 +87,7 @@ def _sum_again(block: Block, at: Tensor, classes: QueryClasses) -> None:
 
 
 def scale_heads(block: Block, rows: Rows, factor: float, classes: QueryClasses | None) -> tuple[Block, Tensor]:
-    """Some rows of some heads times a factor: the block, and what those rows summed to, (batch, head, query)."""
+    """Multiply some rows of some heads; returns the block and the previous row sums, (batch, head, query)."""
     heads, inside = rows.local, rows.inside
     inverse = block.inverse.clone()
     total = torch.stack([block.exp[:, h, inside].sum(-1) for h in heads], dim=1) * inverse[:, heads, inside]
@@ -102,7 +102,7 @@ def scale_heads(block: Block, rows: Rows, factor: float, classes: QueryClasses |
 
 
 def _sum_heads(block: Block, heads: list[int], classes: QueryClasses | None) -> None:
-    """Column sums of whole heads, from their weights as they are now."""
+    """Recompute the column sums of whole heads."""
     if block.columns is None or classes is None:
         return
     picks = classes.member[block.batch, classes.within(block.queries), block.queries].to(block.exp.device)
@@ -113,10 +113,10 @@ def _sum_heads(block: Block, heads: list[int], classes: QueryClasses | None) -> 
 def replace_rows(
     block: Block, rows: Rows, new: Tensor, entropy: Tensor, classes: QueryClasses | None, total: bool = True
 ) -> tuple[Block, Tensor]:
-    """Some rows of some heads become `new` (batch, head or 1, query or 1, key), times what they sum to with `total`.
+    """Replace some rows of some heads by `new` (batch, head or 1, query or 1, key), scaled to their sums with `total`.
 
-    `entropy` (batch, head or 1, query or 1) is that of `new`, which sums to 1 or, where it is to change nothing, to 0.
-    Gives the block, and half of Σ|new − old| of each row, (batch, head, query).
+    `entropy` (batch, head or 1, query or 1) is that of `new`, whose rows sum to 1, or to 0 where nothing is changed.
+    Returns the block and half of Σ|new − old| of each row, (batch, head, query).
     """
     heads, inside = rows.local, rows.inside
     inverse, moved = block.inverse.clone(), []
@@ -141,6 +141,6 @@ def replace_rows(
 
 
 def uniform_rows(over: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (…, key) even over the keys that are marked, and their entropy (…); all 0 where none is."""
+    """Rows (…, key) uniform over the marked keys, and their entropy (…); all 0 where none is marked."""
     number = over.sum(-1, keepdim=True).clamp(min=1)
     return over / number, number.squeeze(-1).log()

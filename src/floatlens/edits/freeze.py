@@ -1,4 +1,4 @@
-"""`FreezeLayers`: attention of whole layers replaced by an even spread over the structural tokens each row can see.
+"""`FreezeLayers`: attention of whole layers becomes uniform over the structural tokens that each row can see.
 
 Which tokens are structural is defined once, in `floatlens.prompts.words`; another definition can be given as a function
 of the ids. A mask is never structural.
@@ -35,13 +35,13 @@ Marker = Callable[[list[int]], Sequence[bool]]
 
 
 class FreezeLayers(RowEdit):
-    """`FreezeLayers(range(0, 4))`: rows of these layers become even over structural tokens.
+    """`FreezeLayers(range(0, 4))`: rows of these layers become uniform over structural tokens.
 
     `structural` is a function from the ids of one sequence, padding left out, to one bool per token; the default is
     `floatlens.prompts.structural_tokens` of the model's tokenizer. It is called in every
-    step, since masks are filled and tokens added. A row that sees no structural token is left as it is.
+    step, since masks are filled and tokens added. A row that sees no structural token is left unchanged.
     `matched_random` spreads over as many random tokens (no masks) instead, drawn once per run: the control. `strength`
-    a mixes 1 − a of a row's own weights with a of the even ones.
+    a mixes 1 − a of a row's own weights with a of the uniform ones.
 
     Example: `with fl.edit(model, fl.edits.FreezeLayers(range(4))): fl.decode(model, ids)`
     """
@@ -68,7 +68,7 @@ class FreezeLayers(RowEdit):
             raise FloatlensError("FreezeLayers: structural is a function from a list of ids to a bool per token")
         given = select if select is not None else Select()
         if given.layers is not None:
-            raise FloatlensError("FreezeLayers: its layers are the first argument; leave them out of select")
+            raise FloatlensError("FreezeLayers: the layers are its first argument; leave them out of select")
         chosen = Select(layers=layers, heads=given.heads, steps=given.steps)
         extra: dict[str, Any] = {"matched_random": True, "seed": seed} if matched_random else {}
         super().__init__(chosen, strength, **extra)

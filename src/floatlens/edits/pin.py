@@ -1,7 +1,7 @@
-"""`PinAnchors`: what the anchors of this step hold is moved to where they stood at first; `SwapAnchors` is its control.
+"""`PinAnchors`: attention on current anchors is moved to the anchors of step 0; `SwapAnchors` is its control.
 
-Row by row, with totals unchanged: nothing is normalised again, and keys that are neither source nor target keep their
-weights to the last bit. Anchors of a step are found before its rows are mixed, so they cannot float even for one step.
+Weights are moved within each row: totals stay the same, and keys that are neither source nor target keep their weights
+to the last bit. Anchors of a step are found before its output is computed, so they cannot float even for one step.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _FIVE = (replace(ANCHOR_SETTINGS[0], default=5), ANCHOR_SETTINGS[1])
 
 @dataclass(frozen=True)
 class _Move:
-    """From where to where one step of one layer moves, both (batch, head, key)."""
+    """Sources and targets of the moves in one step of one layer, both (batch, head, key)."""
 
     sources: Tensor
     """bool: keys that lose their weight."""
     shares: Tensor
-    """The share of it that each key gets."""
+    """The share of the moved weight that each key gets."""
     most: int | None
-    """Sources and targets that a head can have, where that is known."""
+    """The largest number of sources, and of targets, per head, if known."""
     few: dict[tuple[int, ...], SparseColumns] = field(default_factory=dict)
-    """The same by number, for the samples and heads of a block."""
+    """The same as column indices, for the samples and heads of a block."""
 
     def of(self, site: Site) -> SparseColumns:
         at = (site.batch.start, site.batch.stop, site.heads.start, site.heads.stop)
@@ -55,12 +55,12 @@ class _Move:
 
 
 class PinAnchors(RowEdit):
-    """The weight of every current anchor, in each row, goes to the anchors of step 0, or to the first token ("bos").
+    """In each row, the weight of every current anchor moves to the anchors of step 0, or to the first token ("bos").
 
-    Anchors are the `k` keys of each head and layer that receive most (the mean over all real queries; the last row of
-    an autoregressive model), or those of `rule`. Several targets share in proportion to what they received in step 0. A
-    current anchor that is a target keeps its weight. `to="step0"` leaves step 0 alone. A head without an anchor in step
-    0 (possible with zscore), or a row that sees no target, is left as it is.
+    Anchors are the `k` keys of each head and layer that receive most (mean over all real queries; the last row of an
+    autoregressive model), or those of `rule`. Several targets share in proportion to what they received in step 0. A
+    current anchor that is a target keeps its weight. `to="step0"` does not edit step 0. A head without an anchor in
+    step 0 (possible with zscore), or a row that sees no target, is left unchanged.
 
     Example: `fl.trace(model, prompt="…", edits=[fl.edits.PinAnchors(to="bos")])`
     """
@@ -87,7 +87,7 @@ class PinAnchors(RowEdit):
     ) -> None:
         name = type(self).__name__
         if to not in ("step0", "bos"):
-            raise FloatlensError(f'{name}: "{to}" is no place to move to{did_you_mean(str(to), ("bos", "step0"))}')
+            raise FloatlensError(f'{name}: "{to}" is not a target{did_you_mean(str(to), ("bos", "step0"))}')
         self.to: To = to
         self.earliest_step = 1 if to == "step0" else 0
         self.rule = AnchorRule.read(name, k, rule)
@@ -111,7 +111,7 @@ class PinAnchors(RowEdit):
         return self.acts_in(step) or (step == 0 and self.to == "step0")
 
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
-        """Note from where to where this step moves."""
+        """Note the sources and targets of this step."""
         position, there = position_of(layer), choosable(layer)[batch]
         anchors = self.rule.find(self, received, there)
         whole = (*layer.query.shape[:2], received.shape[-1])
@@ -149,7 +149,7 @@ class PinAnchors(RowEdit):
         return block
 
     def change(self, rows: Rows, values: Tensor) -> None:
-        """The same over whole rows, for chosen heads and beside edits that change whole rows."""
+        """The same over whole rows, for selected heads and together with edits that change whole rows."""
         move, keys = self._moves[rows.site.layer.index, rows.step], values.shape[-1]
         sources, shares = rows.pick(move.sources, keys), rows.pick(move.shares, keys)
         if rows.partial:
@@ -164,19 +164,19 @@ class PinAnchors(RowEdit):
 
 
 def _shares(keys: Tensor, received: Tensor) -> Tensor:
-    """Chosen keys with what they received, as shares of 1; all 0 where none is chosen."""
+    """What the chosen keys received, normalised to 1; all 0 where none is chosen."""
     held = received * keys
     return held / held.sum(-1, keepdim=True).clamp(min=torch.finfo(held.dtype).tiny)
 
 
 def _first(layer: Layer, received: Tensor, batch: slice) -> Tensor:
-    """All on each sample's first real token."""
+    """Everything on each sample's first real token."""
     first = torch.from_numpy(position_of(layer).first[batch]).to(received.device)
     return torch.zeros_like(received).scatter_(-1, first[:, None, None].expand(-1, received.shape[1], 1), 1.0)
 
 
 class SwapAnchors(PinAnchors):
-    """The control of `PinAnchors(to=like)`: the same masses from the same keys, to random keys that are no anchors.
+    """The control of `PinAnchors(to=like)`: the same masses from the same keys, to random keys that are not anchors.
 
     There are as many random keys as the pin has targets, and they share in the same proportions; they are drawn anew
     for each head, layer and step among the keys that are anchors neither now nor in step 0.
@@ -219,15 +219,15 @@ class SwapAnchors(PinAnchors):
         count = (home > 0).sum(-1)
         free = there[:, None] & ~anchors & (home == 0)
         if bool(((free.sum(-1) < count) & there.any(-1, keepdim=True)).any()):
-            raise FloatlensError(f"{self!r}: too few keys are left besides the anchors; give a smaller k")
+            raise FloatlensError(f"{self!r}: too few keys are left next to the anchors; give a smaller k")
         drawn = self._draw(layer)[batch, heads].to(home.device)
         chosen = largest(drawn.masked_fill(~free, -torch.inf), count)
         shares = torch.zeros_like(home)
-        shares[chosen] = home[home > 0]  # both run through heads in the same order, with as many keys in each
+        shares[chosen] = home[home > 0]  # both are in head-major order with equally many keys per head
         return shares
 
     def _draw(self, layer: Layer) -> Tensor:
-        """(batch, head, key): numbers of this layer and step; drawn once for all heads, which may come in pieces."""
+        """(batch, head, key): numbers of this layer and step; drawn once for all heads, which may be shown in parts."""
         position = position_of(layer)
         if self._drawn is None or self._drawn[:2] != (position, layer.index):
             numbers = random_scores(position, self.seed, layer.query.shape[1], layer.index, position.step)

@@ -1,7 +1,7 @@
-"""What all interventions share: which rows an edit changes in which step, its strength, and its report.
+"""Base class of the built-in edits: which rows an edit changes in which step, its strength, and its report.
 
 An autoregressive row is edited as in the step that first computed it. With a cache that happens once; without one the
-row is computed again in every later pass and gets the same edit again, so that both write the same answer.
+row is computed again in every later pass and gets the same edit again, so both give the same answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from floatlens.attention.changes import Change, ChangeTotals
 from floatlens.attention.edit import Edit, Site
 from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer, Shape
-from floatlens.attention.run_tracker import PassPosition, Run
+from floatlens.attention.run_tracker import DecodingRun, PassPosition
 from floatlens.attention.select import Select
 from floatlens.attention.setting import Setting, read_number
 from floatlens.core.errors import FloatlensError
@@ -30,12 +30,12 @@ STRENGTH = Setting("strength", read_number, about="how much is moved, 0 to 1")
 
 def position_of(layer: Layer) -> PassPosition:
     position = layer.state.position
-    assert position is not None, "the session follows the run while edits are at work"
+    assert position is not None, "the session tracks the run while edits are active"
     return position
 
 
 def rows_return(layer: Layer) -> bool:
-    """Whether rows of earlier steps are computed again, so that what was noted for them is still needed."""
+    """Whether rows of earlier steps are computed again, so what was noted for them is still needed."""
     return layer.state.causal and not position_of(layer).cached
 
 
@@ -50,19 +50,19 @@ class Rows:
 
     @property
     def inside(self) -> slice:
-        """The rows, counted from the block's first."""
+        """The rows, relative to the block's first."""
         start = self.site.queries.start
         return slice(self.queries.start - start, self.queries.stop - start)
 
     @property
     def local(self) -> list[int]:
-        """The heads, counted from the block's first."""
+        """The heads, relative to the block's first."""
         return [h - self.site.heads.start for h in self.heads]
 
     def pick(self, whole: Tensor, keys: int) -> Tensor:
-        """Of (batch, head, key), or (batch, key), what belongs to this block: (batch, head or 1, 1, key).
+        """The part of (batch, head, key), or (batch, key), that belongs to this block: (batch, head or 1, 1, key).
 
-        What was noted in an earlier step has fewer keys; later ones count as 0.
+        Arrays noted in an earlier step have fewer keys; they are padded with 0.
         """
         part = whole[self.site.batch]
         part = part[:, list(self.heads)] if part.ndim == 3 else part.unsqueeze(1)
@@ -84,12 +84,12 @@ class Rows:
         return seen[:, [h - heads.start for h in self.heads]] if per_head else seen
 
     def seen(self, keys: int) -> Tensor:
-        """The same, with one row for all (batch, head or 1, 1, key) where they see the same."""
+        """The same, with a single row (batch, head or 1, 1, key) where all rows see the same keys."""
         one = replace(self, queries=slice(self.queries.start, self.queries.start + 1))
         return (self if self.partial else one).visible(keys)
 
     def sees(self, chosen: Tensor, keys: int) -> Tensor:
-        """(batch, head, query, n) bool: which of a few real keys (batch, head, n) each row may see."""
+        """(batch, head, query, n) bool: which of the given real keys (batch, head, n) each row may see."""
         mask = self.site.layer.mask
         if self.windowed:
             visible = self.visible(keys).expand(-1, chosen.shape[1], -1, -1)
@@ -100,21 +100,20 @@ class Rows:
 
     @property
     def windowed(self) -> bool:
-        """Whether rows may see less than what precedes them: a sliding window, a caller's mask."""
+        """Whether rows may see less than all preceding keys: a sliding window or an explicit mask."""
         return self.site.layer.mask.rule is not None or self.site.layer.mask.explicit is not None
 
     @property
     def partial(self) -> bool:
-        """Whether rows may see different keys: windows, and a causal mask over several rows."""
+        """Whether rows may see different keys: windows, or a causal mask over several rows."""
         mask = self.site.layer.mask
         return self.windowed or (mask.causal and mask.q_length > 1)
 
 
 class RowEdit(Edit):
-    """Base of the edits here. `select` limits layers, heads and steps, `strength` 0 … 1 how much is moved (0: nothing).
+    """An edit with `strength` from 0 (nothing is moved) to 1, and a report of how much attention it moved.
 
-    Subclasses implement `change`. `earliest_step` is the first step that it can act in; `needs` says what it reads.
-    Retrieval scores are not to be had from the run that is edited: an edit that needs them waits for traces.
+    Subclasses implement `change`, which edits logits or weights in place and calls `count` with what it moved.
     """
 
     needs_copy = False
@@ -126,7 +125,7 @@ class RowEdit(Edit):
         self.strength = float(strength)
         self.given = given
         self._totals = ChangeTotals()
-        self._run: Run | None = None
+        self._run: DecodingRun | None = None
         self._steps = 0
 
     def __repr__(self) -> str:
@@ -145,17 +144,17 @@ class RowEdit(Edit):
         return self._totals.changes(repr(self))
 
     def reset(self) -> None:
-        """Forget the report."""
+        """Clear the report."""
         self._totals.clear()
 
-    # -- what the session asks ------------------------------------------------------------------------------------
+    # -- called by the session ------------------------------------------------------------------------------------
 
     def prepare(self, model: LanguageModel, shape: Shape) -> None:
         super().prepare(model, shape)
         self._steps = shape.steps
 
     def takes_part(self, layer: Layer, max_steps: int) -> bool:
-        return True  # every step is watched; which rows are changed is settled row by row
+        return True  # in every step; `rows` decides which rows are changed
 
     def begin_layer(self, layer: Layer) -> None:
         run = position_of(layer).run
@@ -164,7 +163,7 @@ class RowEdit(Edit):
             self.forget()
 
     def forget(self) -> None:
-        """A new run begins: nothing of an earlier one may be left."""
+        """A new run begins: clear everything noted in an earlier one."""
 
     def acts(self, layer: Layer) -> bool:
         return any(self.acts_in(int(step)) for step in set(position_of(layer).first_step.tolist()))
@@ -177,7 +176,7 @@ class RowEdit(Edit):
         return self.select.head_ids(layer.query.shape[1])
 
     def heads_in(self, site: Site) -> tuple[int, ...]:
-        """Those of a block, counted from the model's first."""
+        """The edited heads of a block, relative to the model's first."""
         return tuple(h for h in self.heads_of(site.layer) if site.heads.start <= h < site.heads.stop)
 
     def logits(self, site: Site, logits: Tensor) -> Tensor | None:
@@ -189,12 +188,12 @@ class RowEdit(Edit):
     # -- rows -----------------------------------------------------------------------------------------------------
 
     def rows(self, site: Site) -> Iterator[Rows]:
-        """The rows of a block that are to be changed, step by step."""
+        """The rows of a block that are changed, step by step."""
         heads = self.heads_in(site)
         first_step = position_of(site.layer).first_step[site.queries]
         for step in sorted(set(first_step.tolist())) if heads else ():
             if self.acts_in(step):
-                at = (first_step == step).nonzero()[0] + site.queries.start  # steps follow each other: one piece each
+                at = (first_step == step).nonzero()[0] + site.queries.start  # steps are contiguous: one slice each
                 yield Rows(site, step, slice(int(at[0]), int(at[-1]) + 1), heads)
 
     def _apply(self, site: Site, values: Tensor) -> Tensor | None:
@@ -214,7 +213,7 @@ class RowEdit(Edit):
         raise NotImplementedError
 
     def count(self, rows: Rows, moved: Tensor) -> None:
-        """Report what was moved (batch, head, query), once per row and never while another edit looks ahead."""
+        """Add what was moved (batch, head, query) to the report, once per row and not in a preview."""
         if rows.site.lookahead or rows.step != position_of(rows.site.layer).step:
             return
         if not rows.site.layer.state.real[rows.site.batch, rows.queries].all():

@@ -1,7 +1,7 @@
-"""Anchor rules where attention is computed: which keys of each head stand out (methods §1), on tensors.
+"""Anchor rules on tensors, for use while attention is computed: which keys of each head are anchors (methods §1).
 
-The definitions are those of `floatlens.analysis.rules`, which works on finished traces; a test holds the two together.
-Here a rule is always applied to each head of each sample by itself.
+The definitions are those of `floatlens.analysis.rules`, which works on finished traces; a test compares the two. Here a
+rule is applied to each head of each sample separately.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _WRITTEN = re.compile(r"(?P<name>[a-z0-9]+)\s*(?:\(\s*(?:(?:ε|eps|k)\s*=)?\s*(?
 
 @dataclass(frozen=True)
 class AnchorRule:
-    """`topk(k)`, `top1` or `zscore(ε)`; `str(rule)` is its name as analyses write it."""
+    """`topk(k)`, `top1` or `zscore(ε)`; `str(rule)` is its name in analyses."""
 
     name: str
     value: float
 
     @classmethod
     def read(cls, who: str, k: int | None, rule: str | None) -> AnchorRule:
-        """From what an edit was given: a number of keys, or the name of a rule, or neither (the largest key)."""
+        """From the settings of an edit: a number of keys, the name of a rule, or neither (the largest key)."""
         if rule is None:
             k = 1 if k is None else k
             if isinstance(k, bool) or not isinstance(k, int) or k < 1:
@@ -58,7 +58,7 @@ class AnchorRule:
 
     @property
     def most(self) -> int | None:
-        """How many keys a head can have at most, where the rule says so."""
+        """The largest number of anchors per head, if the rule fixes one."""
         return None if self.name == "zscore" else int(self.value)
 
     def find(self, who: object, received: Tensor, choosable: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def largest(value: Tensor, count: Tensor | int) -> Tensor:
     least, most = (count, count) if isinstance(count, int) else (int(n) for n in wanted.aminmax())
     if least == most and 0 < most < value.shape[-1]:
         top, at = value.topk(most + 1, dim=-1)
-        if bool((top[..., -2] > top[..., -1]).all()):  # no tie where the line is drawn: the usual case, and fast
+        if bool((top[..., -2] > top[..., -1]).all()):  # no tie at the boundary: the usual case, and fast
             return torch.zeros_like(value, dtype=torch.bool).scatter_(-1, at[..., :-1], True)
     if most <= 0:
         return torch.zeros_like(value, dtype=torch.bool)
@@ -92,15 +92,15 @@ def largest(value: Tensor, count: Tensor | int) -> Tensor:
     top = value.topk(min(most, value.shape[-1]), dim=-1).values
     last = top.gather(-1, (wanted - 1).clamp(0, top.shape[-1] - 1))  # the smallest value that is still chosen
     above, level = value > last, value == last
-    room = wanted - above.sum(-1, keepdim=True)
-    return (above | (level & (level.cumsum(-1) <= room))) & (wanted > 0)
+    left = wanted - above.sum(-1, keepdim=True)
+    return (above | (level & (level.cumsum(-1) <= left))) & (wanted > 0)
 
 
 def indices(keys: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
-    """The chosen of (batch, head, key) bool by number, (batch, head, n), and which of those are chosen, as 1 and 0.
+    """The indices (batch, head, n) of the chosen keys (batch, head, key), and 1 or 0 for chosen or padding.
 
-    n is what the head with most has (or `most`, if that is known); heads with fewer are filled up with others. A few
-    columns of a block are changed much faster than all of it.
+    n is the largest number of chosen keys of any head, or `most` if given. Editing a few columns of a block is much
+    faster than editing all of it.
     """
     n = most
     if n is None:

@@ -1,7 +1,7 @@
-"""`SinkToken`: one extra token that sees only itself and is seen by all [Sink token], without touching the sequence.
+"""`SinkToken`: one extra token that sees only itself and is seen by all [Sink token], outside the sequence.
 
-A token that sees only itself has the same key and value in every step, whatever is written. Its key is put beside those
-of every layer, in the softmax, and its value into the output; positions, tokens and cache stay as they are.
+A token that sees only itself has the same key and value in every step. Its key takes part in the softmax of every layer
+and its value in the output; positions, tokens and cache stay unchanged.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ __all__ = ["SinkToken"]
 
 
 class SinkToken(RowEdit):
-    """Every row may put attention on a token beside the sequence.
+    """Every row may attend to one token outside the sequence.
 
-    By default, or with `token=ID`, it is a real token (BOS) that stands just before the first one and went through the
-    model alone. With `logit=x` it is an ideal sink: every query gives it the logit x, and its value is zero (0 is
-    "softmax plus one"). Rows then sum to 1 less its share, which the report gives. `strength` a scales its exp(logit).
-    It draws no keys, so that there is no random control; dose is `strength` or `logit`.
+    By default, or with `token=ID`, it is a real token (BOS) at the position before the first one, whose states are
+    computed by the model from this token alone. With `logit=x` it is an ideal sink: every query gives it the logit x,
+    and its value is zero (x = 0 is "softmax plus one"). Rows then sum to 1 minus its weight, which the report gives.
+    `strength` a scales its exp(logit). It chooses no keys, so there is no random control; the dose is `strength` or
+    `logit`.
 
-    Example: `with fl.edit(model, fl.edits.SinkToken(logit=2.0)) as editing: fl.decode(model, ids, gen_length=16)`
+    Example: `with fl.edit(model, fl.edits.SinkToken(logit=2.0)): fl.decode(model, ids, gen_length=16)`
     """
 
     title = "Sink token added"
@@ -58,7 +59,7 @@ class SinkToken(RowEdit):
         select: Select | None = None,
     ) -> None:
         if token is not None and logit is not None:
-            raise FloatlensError(f"SinkToken: token={token} brings its own logits; give it or logit={logit}")
+            raise FloatlensError(f"SinkToken: token={token} has its own logits; give token or logit={logit}, not both")
         if logit is not None and not math.isfinite(logit):
             raise FloatlensError(f"SinkToken(logit={logit}): give a finite number")
         self.token, self.logit = token, logit
@@ -101,7 +102,7 @@ class SinkToken(RowEdit):
         return ExtraKey(logits, self._value(site), on_share)
 
     def _logits(self, site: Site) -> Tensor:
-        """(batch, head, query): what every query of the block gives the token."""
+        """(batch, head, query): the logits of the token for the queries of the block."""
         query = site.layer.query[site.batch, site.heads, site.queries].float()
         if self.logit is not None:
             return torch.full(query.shape[:3], self.logit, device=query.device)
@@ -114,7 +115,7 @@ class SinkToken(RowEdit):
         return None if self.logit is not None else self._by_head(site, 1)[None]
 
     def _by_head(self, site: Site, which: int) -> Tensor:
-        """(head, dim) of the token's key or value in this layer: of each head of the block, its key/value head's."""
+        """(head, dim): the token's key or value in this layer, for each head of the block."""
         state = self._states[site.layer.index][which].to(site.layer.query.device)
         groups = site.layer.query.shape[1] // state.shape[0]
         return state[[h // groups for h in range(site.heads.start, site.heads.stop)]]

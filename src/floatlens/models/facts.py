@@ -62,14 +62,14 @@ def look(
     """Read the configuration and the tokenizer of a hub id, a folder, a .gguf file or a registered name."""
     path = names.resolve(ref)
     folder = adapter_folder(ref, path, adapter)
+    adapted = read_adapted(Path(path).expanduser() if folder is None else folder)
+    mask_id = None if adapted is None or adapted.to == "autoregressive" else adapted.mask_token_id
     if folder is None:
-        base = _look_whole(ref, path, family, revision)
-        adapted = read_adapted(Path(path).expanduser())
+        base = _look_whole(ref, path, family, revision, mask_id)
         return base if adapted is None else _changed(base, adapted)
     named = ref if adapter is not None else base_of(folder)
-    base = _look_whole(ref, names.resolve(named), family, revision)
+    base = _look_whole(ref, names.resolve(named), family, revision, mask_id)
     digest = hashlib.sha256(f"{base.weights} {adapter_digest(folder)}".encode()).hexdigest()
-    adapted = read_adapted(folder)
     base = replace(base, ref=ref if adapter is None else f"{ref} + {folder}", weights=digest)
     return base if adapted is None else _changed(base, adapted)
 
@@ -78,13 +78,14 @@ def _changed(base: Facts, adapted: Adapted) -> Facts:
     """The facts of a base, and what adaptation made of it."""
     if adapted.to == "autoregressive":
         return base
-    return replace(base, family=FAMILY_NAME, kind="mdm", mask_id=adapted.mask_token_id)
+    return replace(base, family=FAMILY_NAME, kind="mdm")
 
 
-def _look_whole(ref: str, path: str, family: str | None, revision: str | None) -> Facts:
+def _look_whole(ref: str, path: str, family: str | None, revision: str | None, mask_id: int | None) -> Facts:
+    """The facts of a checkpoint; `mask_id` is given for one that was adapted."""
     chosen = None if family is None else registry.FAMILIES[family]
     if path.endswith(".gguf"):
-        return _look_gguf(ref, path, chosen, revision)
+        return _look_gguf(ref, path, chosen, revision, mask_id)
     from floatlens.models.tokenizer import find_mask, load_tokenizer
 
     checkpoint = find(path, revision)
@@ -93,7 +94,8 @@ def _look_whole(ref: str, path: str, family: str | None, revision: str | None) -
     plan = plan_checkpoint(reads, checkpoint.settings)
     tokenizer = load_tokenizer(checkpoint, byte_pair=reads.byte_pair)
     config = plan.config.get_text_config()
-    mask_id = find_mask(settings, tokenizer, config.vocab_size) if reads.kind == "mdm" else None
+    if mask_id is None and reads.kind == "mdm":
+        mask_id = find_mask(settings, tokenizer, config.vocab_size)
     classes = settings.get("architectures")
     declared = classes[0] if isinstance(classes, list) and classes else None
     own = plan.architecture.__name__
@@ -102,7 +104,7 @@ def _look_whole(ref: str, path: str, family: str | None, revision: str | None) -
     return _facts(ref, which, reads, config, tokenizer, architecture, mask_id, plan.position_offset)
 
 
-def _look_gguf(ref: str, file: str, chosen: Family | None, revision: str | None) -> Facts:
+def _look_gguf(ref: str, file: str, chosen: Family | None, revision: str | None, mask_id: int | None) -> Facts:
     from transformers import AutoConfig
 
     from floatlens.models.causal import FAMILY, check_gguf
@@ -120,7 +122,7 @@ def _look_gguf(ref: str, file: str, chosen: Family | None, revision: str | None)
         raise FloatlensError(f"{ref}: transformers cannot read its header ({error})") from error
     tokenizer = load_gguf_tokenizer(path)
     which = (None, fingerprint([path]))
-    return _facts(ref, which, FAMILY, config.get_text_config(), tokenizer, f"{config.model_type} (GGUF)", None, 0)
+    return _facts(ref, which, FAMILY, config.get_text_config(), tokenizer, f"{config.model_type} (GGUF)", mask_id, 0)
 
 
 def _facts(

@@ -22,10 +22,10 @@ __all__ = ["EDITS", "edits_figure", "plot_edits"]
 _WORDS = {
     "accuracy": (
         "Accuracy under edits of attention",
-        Axis("change in accuracy (percentage points)", unit=" pp"),
+        Axis("change in accuracy\n(percentage points)", unit=" pp"),
         100.0,
     ),
-    "f1": ("F1 under edits of attention", Axis("change in F1 (percentage points)", unit=" pp"), 100.0),
+    "f1": ("F1 under edits of attention", Axis("change in F1\n(percentage points)", unit=" pp"), 100.0),
     "kl": ("Change of the first token under edits", Axis("KL divergence (nats)", unit=" nats"), 1.0),
 }
 

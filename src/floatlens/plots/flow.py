@@ -89,7 +89,7 @@ def _lifts(result: Result, model: str, documents: int, look: Look) -> Series:
 
 def _ratio_axis(drawn: tuple[Series, ...]) -> Axis:
     """Ratios on a logarithmic axis, where twice and half are equally far from 1; linear where one is 0."""
-    label = "gold lift (× the other documents,\nover uniform attention)"
+    label = "gold lift\n(× other documents, over uniform)"
     ends = np.array([x for one in drawn for part in (one.mean, one.low, one.high) for x in part])
     ends = ends[np.isfinite(ends)]
     if not len(ends) or (ends <= 0).any():

@@ -64,7 +64,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 def _axis(axis: Axis) -> dict[str, Any]:
     return {
-        "label": axis.label.replace("\n", " "),
+        "label": axis.label,
         "ticks": None if axis.ticks is None else [[at, text.replace("\n", " ")] for at, text in axis.ticks],
         "scale": axis.scale,
         "range": None if axis.range is None else list(axis.range),

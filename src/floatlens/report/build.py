@@ -154,7 +154,7 @@ def _parts(
         rows += claim_rows(run.claims, figures, run.suffix, name)
     data = {
         "models": models(results, answered, style),
-        "headline": [*headline(results, found), *answer_headline(answered)],
+        "headline": [*headline(results, list(style)), *answer_headline(answered)],
         "claims": rows,
         "answer": answer(found, style),
         "sections": parts,

@@ -59,7 +59,7 @@ class Findings:
         """The numbers at the top of the report: a row per number, with an estimate for each model."""
         from floatlens.report.findings import headline
 
-        return headline(self.results, self.claims) if self.results else []
+        return headline(self.results) if self.results else []
 
 
 def publish_study(

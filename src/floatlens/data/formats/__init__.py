@@ -5,30 +5,57 @@ A format is recognised by the first record of a file. Nothing is guessed from fi
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
 from floatlens.core.registry import Registry
+from floatlens.data.examples import Example
 from floatlens.data.fields import Record, bad
-from floatlens.data.formats.base import Format
 
 __all__ = ["FORMATS", "Format", "detect"]
 
+
+class Format(ABC):
+    """One format of question files; a derived class needs `name`, `title`, `marks` and `read`.
+
+    What a record does not say (which document is gold, for example) is left open.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    marks: ClassVar[tuple[str, ...]]
+    """Fields that only records of this format have together."""
+    needs: ClassVar[tuple[str, ...] | None] = None
+    """Fields that every record must have; None: the marks."""
+    fallback: ClassVar[bool] = False
+    """Tried after all others."""
+
+    def matches(self, record: Record) -> str | None:
+        """Why a file that begins with this record is of this format; None if it is not."""
+        return f'it has "{self.marks[-1]}"' if all(mark in record for mark in self.marks) else None
+
+    @abstractmethod
+    def read(self, record: Record, line: int) -> Example:
+        """The example of a record; `line` is its line, the id of a record without one."""
+
+
+_BUILTIN = {
+    "litm": "LostInTheMiddle",
+    "passage": "PassageWithHole",
+    "psg": "RetrievedPassages",
+    "rgb": "Rgb",
+    "flashrag": "FlashRag",
+    "kilt": "Kilt",
+    "plain": "Plain",
+}
 FORMATS: Registry[type[Format]] = Registry(
-    "data format",
-    "floatlens.formats",
-    {
-        "litm": "floatlens.data.formats.litm:LostInTheMiddle",
-        "passage": "floatlens.data.formats.passage:PassageWithHole",
-        "psg": "floatlens.data.formats.psg:RetrievedPassages",
-        "rgb": "floatlens.data.formats.rgb:Rgb",
-        "flashrag": "floatlens.data.formats.flashrag:FlashRag",
-        "kilt": "floatlens.data.formats.kilt:Kilt",
-        "plain": "floatlens.data.formats.plain:Plain",
-    },
+    "data format", "floatlens.formats", {name: f"{__name__}.{name}:{made}" for name, made in _BUILTIN.items()}
 )
 """Classes by name, in the order in which they are tried."""
 
 
 def detect(record: Record) -> Format:
-    """The first format that a record matches. Example: `detect({"question": "Who?"}).name  # "plain"`"""
+    """The first format that a record matches. Example: `detect(Record({"question": "Who?"})).name  # "plain"`"""
     formats = [FORMATS[name]() for name in FORMATS]
     for one in sorted(formats, key=lambda known: known.fallback):
         if one.matches(record) is not None:

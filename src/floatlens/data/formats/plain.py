@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from floatlens.data.examples import Example
-from floatlens.data.fields import Record, documents_in, id_in, meta_in, objects_in, text_in, texts_in
-from floatlens.data.formats.base import Format
+from floatlens.data.fields import Record
+from floatlens.data.formats import Format
+from floatlens.prompts import as_documents
 
 __all__ = ["Plain"]
 
 
 class Plain(Format):
-    name: ClassVar[str] = "plain"
-    title: ClassVar[str] = "our own"
-    marks: ClassVar[tuple[str, ...]] = ("question",)
-    needs: ClassVar[tuple[str, ...] | None] = ()
-    fallback: ClassVar[bool] = True
+    name = "plain"
+    title = "our own"
+    marks = ("question",)
+    needs = ()
+    fallback = True
 
     def read(self, record: Record, line: int) -> Example:
-        meta = meta_in(record, ("id", "question", "answers", "documents", "target"), spelling=True)
-        given = objects_in(record, "documents", "title, text and is_gold")
+        meta = record.meta("id", "question", "answers", "documents", "target", spelling=True)
+        documents = record.children("documents", "title, text and is_gold")
+        for document in documents:
+            document.document()  # title and text with the messages of all formats, then all fields
         return Example(
-            id=id_in(record, line),
-            question=text_in(record, "question"),
-            answers=texts_in(record, "answers"),
-            documents=documents_in(given, "documents"),
+            id=record.id(line),
+            question=record.text("question"),
+            answers=record.texts("answers"),
+            documents=list(as_documents(documents)),
             meta=meta,
-            target=None if record.get("target") is None else text_in(record, "target"),
+            target=None if record.get("target") is None else record.text("target"),
         )

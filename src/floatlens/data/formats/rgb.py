@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from floatlens.data.examples import Example
-from floatlens.data.fields import Record, answers_in, bad, documents_in, id_in, list_in, rest_of, text_in
-from floatlens.data.formats.base import Format
+from floatlens.data.fields import Record, answers_of, bad, list_of
+from floatlens.data.formats import Format
+from floatlens.prompts import Document
 
 __all__ = ["Rgb"]
 
@@ -16,31 +17,31 @@ _MOST_COMBINATIONS = 1000
 
 
 class Rgb(Format):
-    name: ClassVar[str] = "rgb"
-    title: ClassVar[str] = "RGB"
-    marks: ClassVar[tuple[str, ...]] = ("query", "positive", "negative")
+    name = "rgb"
+    title = "RGB"
+    marks = ("query", "positive", "negative")
 
     def read(self, record: Record, line: int) -> Example:
-        positive = list_in(record, "positive")
-        groups = [
-            [given] if isinstance(given, str) else list_in({"": given}, "", f"positive[{i}]")
-            for i, given in enumerate(positive)
-        ]
-        made = [{"text": text, "is_gold": True} for group in groups for text in group]
-        others = [{"text": text} for text in list_in(record, "negative")]
+        positive = record.elements("positive")
+        groups = [[one] if isinstance(one, str) else list_of(one, f"positive[{i}]") for i, one in enumerate(positive)]
+        gold = _documents("positive", [text for group in groups for text in group], is_gold=True)
         answers, parts = _answers(record.get("answer"))
-        meta = rest_of(record, ("id", "query", "answer", "positive", "negative")) | {"gold_by": "positive"}
+        meta = record.rest("id", "query", "answer", "positive", "negative") | {"gold_by": "positive"}
         if len(parts) > 1:
             meta["answer_parts"] = parts
         if any(isinstance(given, list) for given in positive):
             meta["gold_groups"] = [i for i, group in enumerate(groups) for _ in group]
         return Example(
-            id=id_in(record, line),
-            question=text_in(record, "query"),
+            id=record.id(line),
+            question=record.text("query"),
             answers=answers,
-            documents=documents_in(made, "positive") + documents_in(others, "negative"),
+            documents=gold + _documents("negative", record.elements("negative"), is_gold=False),
             meta=meta,
         )
+
+
+def _documents(name: str, texts: list[Any], *, is_gold: bool) -> list[Document]:
+    return [Record({"text": text}, f"{name}[{i}]").document(is_gold=is_gold) for i, text in enumerate(texts)]
 
 
 def _answers(given: Any) -> tuple[list[str], list[list[str]]]:
@@ -50,7 +51,7 @@ def _answers(given: Any) -> tuple[list[str], list[list[str]]]:
     answer names every part, so half an answer does not count as a match.
     """
     items = given if isinstance(given, list) else [given]
-    parts = [answers_in(item, f"answer[{i}]" if isinstance(given, list) else "answer") for i, item in enumerate(items)]
+    parts = [answers_of(item, f"answer[{i}]" if isinstance(given, list) else "answer") for i, item in enumerate(items)]
     parts = [part for part in parts if part]
     if not parts:
         return [], []

@@ -143,6 +143,10 @@ export class Explorer {
     return [...new Set(this.panes.flatMap((pane) => pane.view.layers))].sort((x, y) => x - y);
   }
 
+  shortest() {
+    return Math.min(...this.panes.map((pane) => pane.view.steps.length - 1));
+  }
+
   last() {
     return Math.max(0, ...this.panes.map((pane) => pane.view.steps.length - 1));
   }
@@ -202,7 +206,10 @@ export class Explorer {
   // Without an address: the queries that write, in the layer where a token receives most from them.
   openOn(view) {
     const group = OPENING.find((name) => this.data.groups.includes(name) && view.group(name) !== null) ?? "all";
-    Object.assign(this.state.values, { group, layer: view.peak(view.group(group)) });
+    const layer = view.peak(view.group(group));
+    const all = (step) => this.panes.every((pane) => pane.view.strongest(pane.view.group(group), step, pane.view.row(layer)) !== null);
+    const step = view.steps.findIndex((_, i) => all(Math.min(i, this.shortest())));
+    Object.assign(this.state.values, { group, layer, step: Math.max(0, step) });
   }
 
   open(name) {

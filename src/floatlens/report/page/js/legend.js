@@ -8,7 +8,7 @@ const DASHES = { solid: "none", dashed: "6 3", dashdot: "6 2 1.5 2", dotted: "1.
 
 // A panel in a sentence; the numbers are in the table below.
 export function spoken(panel) {
-  const [x, y] = [panel.x.label, panel.y.label];
+  const [x, y] = [panel.x, panel.y].map(({ label }) => label.replace(/\n/g, " "));
   if (panel.heat) return `${panel.title}: ${panel.heat.label} by ${y} and ${x}, colours from ${number(panel.heat.low)} to ${number(panel.heat.top)}`;
   const each = [...panel.series, ...(panel.bars?.stacks ?? [])].map((one) => {
     const known = one.mean.filter((value) => value !== null);

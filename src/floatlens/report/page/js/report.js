@@ -12,6 +12,8 @@ import { startTheme } from "./theme.js";
 const report = json("report");
 document.title = `floatlens: ${report.models.map((model) => model.label).join(", ")}`;
 startTheme(byId("theme"));
+const nav = document.querySelector("nav.top");
+new ResizeObserver(() => document.documentElement.style.setProperty("--top", `${nav.offsetHeight}px`)).observe(nav);
 intro(byId("intro"), report);
 cards(byId("models"), report);
 headline(byId("headline"), report);

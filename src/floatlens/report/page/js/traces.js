@@ -17,6 +17,11 @@ function own(one) {
   return one.colour === "#000000" ? colour("ink") : one.colour;
 }
 
+// The label of an axis in one line.
+function flat(axis) {
+  return plain(axis.label).replace(/\n/g, " ");
+}
+
 // A value with its unit, as a hover says it.
 function said(axis, value) {
   if (value === null || value === undefined) return "–";
@@ -43,7 +48,7 @@ function series(panel) {
       marker: { color: own(one), size: 7, symbol: symbol(one), line: { color: own(one), width: one.role || one.hollow ? 1.6 : 0 } },
       customdata: about,
       cliponaxis: false,
-      hovertemplate: `${plain(panel.x.label)} %{customdata[0]}: %{customdata[1]} [%{customdata[2]}] n=%{customdata[3]}`,
+      hovertemplate: `${flat(panel.x)} %{customdata[0]}: %{customdata[1]} [%{customdata[2]}] n=%{customdata[3]}`,
       ...(one.kind !== "line" && errors(one)),
     };
     return [...(one.kind === "line" && !one.role ? band(one) : []), ...(one.kind === "dumbbell" ? stems(one, x) : []), main];
@@ -69,7 +74,7 @@ function errors(one) {
 // From where each began, marked by a dash, to where it is now.
 function stems(one, x) {
   const quiet = { hoverinfo: "skip", showlegend: false, cliponaxis: false };
-  const line = { color: own(one), width: 2, dash: DASHES[one.stroke] };
+  const line = { color: own(one), width: 2 };
   const path = x.flatMap((at) => [at, at, null]);
   const dash = { color: own(one), size: 10, symbol: "line-ew", line: { color: own(one), width: 2 } };
   return [
@@ -95,7 +100,7 @@ function bars({ bars: held, x }) {
     name: plain(one.name),
     customdata: held.x.map((at) => names.get(at) ?? String(at)),
     marker: { color: one.colour, line: { width: 0 } },
-    hovertemplate: `${plain(x.label)} %{customdata}: %{y:.1%}`,
+    hovertemplate: `${flat(x)} %{customdata}: %{y:.1%}`,
   }));
 }
 
@@ -113,7 +118,7 @@ function heat({ heat: held, x, y }) {
     showscale: false,
     xgap: 1,
     ygap: 1,
-    hovertemplate: `${plain(y.label)} %{customdata[0]}, ${plain(x.label)} %{customdata[1]}: %{z:.3~g}<extra></extra>`,
+    hovertemplate: `${flat(y)} %{customdata[0]}, ${flat(x)} %{customdata[1]}: %{z:.3~g}<extra></extra>`,
   };
   const marked = { color: colour("anchor"), size: 4 };
   const committed = { color: colour("card"), size: 5, line: { color: colour("ink"), width: 1 } };
@@ -159,7 +164,7 @@ export function layout(panel) {
 
 function axis(given, panel) {
   const soft = colour("soft");
-  const found = { title: { text: plain(given.label), standoff: 6, font: { color: soft, size: 12 } }, tickfont: { color: soft } };
+  const found = { title: { text: plain(given.label).replace(/\n/g, "<br>"), standoff: 6, font: { color: soft, size: 12 } }, tickfont: { color: soft } };
   const logarithmic = given.scale !== "linear";
   if (logarithmic) found.type = "log";
   if (given.ticks) Object.assign(found, { tickmode: "array", tickvals: given.ticks.map(([at]) => at), ticktext: given.ticks.map(([, name]) => plain(name)) });
