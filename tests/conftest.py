@@ -69,7 +69,6 @@ _SLOW_IN_CI = (
     "runs/test_killed_",  # in a short form: shared.killing
     "runs/test_publish.py",
     "runs/test_workers.py",
-    "test_plugins.py",
 )
 """Slow tests whose outcome does not depend on the machine: CI runs them after `make test`."""
 

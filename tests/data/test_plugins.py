@@ -101,7 +101,7 @@ def test_a_stress_test() -> None:
 
 def test_what_figures_need_of_a_stress_test() -> None:
     test, point = STRESS_TESTS["repeated"], points("repeated")[1]
-    assert (test.tick(point), test.point_label(point), test.series_label(point.series)) == ("3", "3", "")
+    assert (test.tick(point), test.series_label(point.series)) == ("3", "")
     assert (test.summary, test.scale, test.reference, test.kind) == ("area", "linear", "clean", "any")
     assert Repeated().appended(point) is None
 

@@ -24,7 +24,6 @@ def _run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, slow: b
             run_block(block, names)
 
 
-@pytest.mark.xfail(strict=False, reason="the pages describe the renovated API; remove when it is all on main")
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in RUN])
 def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _run(page, tmp_path, monkeypatch, slow=False)

@@ -87,7 +87,11 @@ def test_a_study_that_forces_nothing_is_as_before() -> None:
     ("records", "more", "message"),
     [
         (PASSAGES, {}, "a passage with a hole can be traced, not asked"),
-        (PASSAGES, {"conditions": [], "traces": {"target": "field"}}, "what is cut out of a passage is its target"),
+        (
+            PASSAGES,
+            {"conditions": [], "traces": {"target": "field"}},
+            "the target of a passage is what is cut out",
+        ),
         ([{"id": "x", "question": "q?"}], {"conditions": [], "traces": {"target": "field"}}, "'x' has no field"),
         ([{"id": "x", "question": "q?"}], {"conditions": [], "traces": {"target": "answer"}}, "'x' has no accepted"),
         ([{"id": "x", "question": "q?"}], {"traces": {"target": "gold"}}, "target"),

@@ -115,6 +115,21 @@ def kill_again_and_again(
         process.wait()
 
 
+def kill_after(args: Sequence[str], out: Path, forks: subprocess.Popen[str], records: int) -> None:
+    """Start the command and kill it as soon as so many new records have come; 0: as soon as the folder is there."""
+    log = out.with_name(f"log-after-{records}")
+    before = _count(out)
+    process = Child(forks, [*args, "--workers", "1"], log)
+    if records:
+        _await(process, out, before + records)
+    else:
+        while not (out / "manifest.json").is_file() and not process.over():
+            time.sleep(0.001)
+    assert not process.over(), f"over before the kill; ask more questions. It said: {log.read_text()[-600:]}"
+    process.kill()
+    process.wait()
+
+
 def _await(process: Real | Child, out: Path, goal: int) -> None:
     path, size = out / "records.jsonl", -1
     while not process.over():

@@ -39,12 +39,12 @@ GROUPS: dict[QueryGroup, str] = {
     "committed": "received_committed",
     "answer": "received_answer",
 }
-"""The variable of a trace that holds what each group of queries gives."""
+"""Query groups, and the trace variable with the attention that each gives."""
 
 
 @dataclass(frozen=True, eq=False)
 class Anchors:
-    """Which keys are anchors, per step and layer (and head, if asked): `is_anchor` and `received` have the same dims.
+    """Which keys are anchors, by step and layer (and head, if asked): `is_anchor` and `received` have the same dims.
 
     `share` is received attention as shares that sum to 1, `received` as it was asked for (`normalise`), `null` (step,
     key) what uniform attention would give as shares. `trace` is where it comes from.
@@ -160,7 +160,7 @@ def columns_of(trace: Trace, share: Floats, group: QueryGroup, normalise: Normal
 
 
 def present(trace: Trace) -> NDArray[np.bool_]:
-    """(step, key): where anything stands; autoregressive sequences grow."""
+    """(step, key): where there is a token; autoregressive sequences grow."""
     return np.asarray(trace.data["sequence"].values >= 0)
 
 

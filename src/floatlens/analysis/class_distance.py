@@ -1,7 +1,7 @@
-"""How far apart the anchors of data sets are, by token class, beyond what questions of one set differ (methods §12).
+"""Distance between the anchors of data sets, by token class, beyond that of random halves of one set (methods §12).
 
-Two sets of a few questions never have quite the same anchors. What chance alone makes of them is shown by random halves
-of one set, and is taken off; halves are smaller than sets, so this takes off rather too much than too little.
+Two sets of a few questions never have exactly the same anchors. Random halves of one set show the distance that chance
+alone makes, and it is subtracted. Halves are smaller than sets, so the correction is conservative.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["anchor_shares", "between", "beyond_halves", "halves", "within"]
 Floats = NDArray[np.float64]
 
 SPLITS = 50
-"""Random halves of each set; their mean distance hardly changes with more."""
+"""Number of random halves of each set; their mean distance hardly changes with more."""
 
 
 def anchor_shares(group: Group) -> dict[str, Floats]:
@@ -31,10 +31,10 @@ def anchor_shares(group: Group) -> dict[str, Floats]:
 
 
 def beyond_halves(sets: Mapping[str, Floats], seed: int = 0) -> Estimate:
-    """Distance between sets less that of random halves of one, with an interval over the questions of every set.
+    """Distance between sets minus that of random halves of one, with an interval over the questions of each set.
 
-    Both are worked out anew from the questions that are drawn. Drawing adds to how much sets differ by chance, so where
-    they do not differ otherwise, the interval can begin above the number itself.
+    Both are computed again for each draw of questions. Drawing adds noise, so where sets hardly differ the interval can
+    begin above the number itself.
 
     Example: `beyond_halves(anchor_shares(token_classes("runs/a").group()))`
     """
@@ -55,7 +55,7 @@ def between(*sets: Floats) -> float:
 
 
 def halves(count: int, random: np.random.Generator) -> NDArray[np.bool_]:
-    """(split, question): which questions are in the first half; of an odd number it is the smaller one."""
+    """(split, question): which questions are in the first half, the smaller one of an odd number."""
     order = random.permuted(np.tile(np.arange(count), (SPLITS, 1)), axis=1)
     return np.asarray(order < count // 2)
 

@@ -1,4 +1,4 @@
-"""Where traces come from: one, several, files, a folder or a run, streamed so that one is in memory at a time."""
+"""Where traces come from: one, several, files, a folder or a run; one is in memory at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Traces = Trace | str | Path | Iterable[Trace | str | Path]
 
 
 def each_trace(traces: Traces) -> Iterator[Trace]:
-    """Every trace in turn; files are opened when their turn comes and in the order of their names."""
+    """Every trace in turn; files are opened one after the other, by name."""
     if isinstance(traces, Trace):
         yield traces
     elif isinstance(traces, str | Path):

@@ -16,7 +16,7 @@ from floatlens.core.registry import Registry
 
 __all__ = ["SUBJECTS", "Subject", "is_registered_form", "registered_names", "resolve", "resolve_name"]
 
-_FORM = re.compile(r"([a-z][a-z0-9_-]+):(.*)", re.DOTALL)  # two letters at least, so C:\models stays a path
+_FORM = re.compile(r"([a-z][a-z0-9_-]+):(.*)", re.DOTALL)  # two letters at least: a Windows drive is a path
 
 
 @dataclass(frozen=True)

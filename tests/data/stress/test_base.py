@@ -15,7 +15,7 @@ import pytest
 from floatlens.core.errors import FloatlensError
 from floatlens.data import Example
 from floatlens.data.stress import Point, Pool, StressSettings, apply, points, unfit
-from floatlens.data.stress.seeds import generator
+from floatlens.data.stress.arrangement import generator
 from floatlens.prompts import Document
 from floatlens.subjects.scale.examples import questions
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floatlens.data import Example
-from floatlens.data.stress.evidence import cut, evidence_order, sentences
+from floatlens.data.stress.arrangement import cut, evidence_order, sentences
 from floatlens.prompts import Document
 
 

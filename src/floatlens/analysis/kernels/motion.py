@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 def nanmean(x: Floats, axis: int | tuple[int, ...] = 0) -> Floats:
-    """The mean of what is defined; NaN, without a warning, where nothing is."""
+    """The mean of the defined values; NaN, without a warning, where there are none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         mean: Floats = np.nanmean(x, axis=axis)
@@ -48,14 +48,14 @@ def distinct(anchors: Bools) -> Floats:
 
 
 def entropy(share: Floats, present: Bools) -> Floats:
-    """(…): entropy over the present keys, divided by that of uniform attention: 1 is spread evenly, 0 is one key."""
+    """(…): entropy over the present keys, divided by that of uniform attention: 1 = uniform, 0 = one key."""
     p = np.where(present & (share > 0), share, 1.0)
     most = np.log(np.maximum(present.sum(axis=-1), 2))
     return np.asarray(np.where(np.isnan(share).all(axis=-1), np.nan, -(p * np.log(p)).sum(axis=-1) / most))
 
 
 def wasserstein(share: Floats) -> Floats:
-    """(step − 1, …): how far mass is carried from one step to the next, with all positions scaled to [0, 1]."""
+    """(step − 1, …): how far mass moves from one step to the next, with all positions scaled to [0, 1]."""
     gaps = np.diff(np.cumsum(np.nan_to_num(share), axis=-1), axis=0)
     defined = np.asarray(~np.isnan(share).all(axis=-1))
     moved = np.abs(gaps[..., :-1]).sum(axis=-1) / max(share.shape[-1] - 1, 1)

@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 def rollout(attention: Floats) -> Floats:
     """(layer, from, to) → (layer, from, to): the rollout through each layer and all before it.
 
-    A row that is not defined (a region without queries) passes on what it holds: it becomes the identity.
+    An undefined row (a region without queries) becomes the identity.
     """
     size = attention.shape[-1]
     identity = np.eye(size)

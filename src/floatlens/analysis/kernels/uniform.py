@@ -1,7 +1,7 @@
-"""Uniform attention: how many queries see a key, and the share it would get for nothing (methods §1).
+"""Uniform attention: how many queries see a key, and the share it would get by default (methods §1).
 
-Three masks: full (`causal=False`), causal, and block: causal, but the positions marked in `together` see all of each
-other, as what is being written does under block attention.
+Three masks: full (`causal=False`), causal, and block, which is causal except that the positions marked in `together`
+see each other, as the text being written does under block attention.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 def null_share(queries: Bools, present: Bools, *, causal: bool, together: Bools | None = None) -> Floats:
     """(…, key): mean over `queries` of uniform attention over the keys each of them sees; NaN without any query.
 
-    `queries` and `present` are (…, key): which positions ask, and which hold anything at all.
+    `queries` and `present` are (…, key): which positions are queries, and where there is a token.
     """
     asking = queries.sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -16,9 +16,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from floatlens.core.errors import FloatlensError
 from floatlens.data.examples import Example
 from floatlens.data.matching import normalise
+from floatlens.data.stress.arrangement import Slot, gold_slots, slots_of
+from floatlens.data.stress.distractors import random_distractors
 from floatlens.data.stress.pool import Pool
 
-__all__ = ["Appended", "Distinct", "OnAxis", "Point", "StressTest"]
+__all__ = ["Appended", "Distinct", "FixedCount", "OnAxis", "Point", "StressTest"]
 
 T = TypeVar("T")
 
@@ -123,8 +125,6 @@ class StressTest(BaseModel, ABC):
 
     seed: int = Field(0, ge=0)
 
-    # -- to be written for each test ------------------------------------------------------------------------------
-
     @abstractmethod
     def points(self) -> Sequence[Point]:
         """All points, series by series, each from left to right."""
@@ -132,8 +132,6 @@ class StressTest(BaseModel, ABC):
     @abstractmethod
     def transform(self, example: Example, point: Point, pool: Pool) -> Example:
         """The question at a point: the same id, question and answers, other documents."""
-
-    # -- may be overridden ----------------------------------------------------------------------------------------
 
     def lacks(self, example: Example) -> str | None:
         """What a question lacks to take the test, as far as marks and answers show it; to be read after "question"."""
@@ -174,8 +172,6 @@ class StressTest(BaseModel, ABC):
         """The label of a place on the axis."""
         return at.point
 
-    # -- the same for all -----------------------------------------------------------------------------------------
-
     def apply(self, example: Example, point: Point, pool: Pool) -> Example:
         """`transform` after a check; `meta["stress"]` says what was done."""
         reason = self.lacks(example)
@@ -191,13 +187,32 @@ class StressTest(BaseModel, ABC):
         """A series in words; "" for the only series of a test."""
         return "" if series == cls.name else cls.series.get(series, series)
 
-    @classmethod
-    def point_label(cls, at: OnAxis) -> str:
-        """Series and place in words. Example: `"random documents: 4"`"""
-        return ": ".join(filter(None, [cls.series_label(at.series), cls.tick(at)]))
-
 
 _HINT = (
     "; if its documents are not marked, `gold: answer` (in a study) or --gold answer marks those that hold an "
     "accepted answer"
 )
+
+
+class FixedCount(StressTest):
+    """A test that shows the same `documents` documents at every point: the gold ones and random distractors.
+
+    Gold documents beyond that number are left out from the end of the evidence.
+    """
+
+    shared: ClassVar[frozenset[str]] = frozenset({"seed", "documents"})
+
+    documents: int = Field(10, ge=2, description="documents shown at every point")
+
+    def gold_and_others(self, example: Example, pool: Pool) -> tuple[list[Slot], list[Slot]]:
+        """The same documents for every test of this kind."""
+        gold = gold_slots(example)[: self.documents]
+        others = random_distractors(example, pool, self.documents - len(gold), self.seed)
+        return gold, slots_of(others)
+
+    def all_gold(self, example: Example) -> str | None:
+        """The reason why nothing can be moved, where the gold documents fill every place."""
+        gold = sum(document.is_gold for document in example.documents)
+        if gold >= self.documents:
+            return f"has {gold} gold documents, which fill all {self.documents} places"
+        return None

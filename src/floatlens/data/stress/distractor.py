@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrange import gold_slots, mixed, rearranged, slots_of
+from floatlens.data.stress.arrangement import generator, gold_slots, mixed, rearranged, slots_of
 from floatlens.data.stress.base import Distinct, Point, StressTest
-from floatlens.data.stress.counterfactual import counterfactuals, no_counterfactual
-from floatlens.data.stress.distractors import random_distractors, topic_distractors
+from floatlens.data.stress.distractors import counterfactuals, no_counterfactual, random_distractors, topic_distractors
 from floatlens.data.stress.pool import Pool
-from floatlens.data.stress.seeds import generator
 
 __all__ = ["Distractor"]
 
@@ -22,13 +20,11 @@ Kind: TypeAlias = Literal["random", "topic", "counterfactual"]
 
 
 class Distractor(StressTest):
-    """A curve for each kind of distractor."""
-
-    name: ClassVar[str] = "distractor"
-    title: ClassVar[str] = "Distractors"
-    about: ClassVar[str] = "A growing number of distractors beside the gold documents."
-    axis: ClassVar[str] = "distractors"
-    series: ClassVar[Mapping[str, str]] = {
+    name = "distractor"
+    title = "Distractors"
+    about = "A growing number of distractors beside the gold documents."
+    axis = "distractors"
+    series: ClassVar = {
         "random": "random documents",
         "topic": "documents on the same topic",
         "counterfactual": "the gold document with another answer",

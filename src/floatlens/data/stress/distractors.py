@@ -1,59 +1,43 @@
-"""Documents that do not answer a question: which are allowed, and in which order they are used.
+"""Documents that do not answer a question: random ones, those on its topic, and counterfactual copies of the gold.
 
 A distractor holds no accepted answer, is not a gold document and does not have the title of one: another document about
 the same subject would contradict it. None is used twice. The question's own documents that are not gold come first, as
-they fit it best (RGB's negatives, the neighbours in the scale world), then those of the pool, both in a seeded order. A
-document of the pool never has the title of a distractor before it: as a document of another question, it may contradict
-it.
+they fit it best, then those of the pool, both in a seeded order; one of the pool never has the title of a distractor
+before it. The order does not depend on the number, so the distractors of a small dose are the first of a larger one.
 
-The order does not depend on the number, so the distractors of a small dose are the first of a larger one.
+A counterfactual states a wrong answer: every mention of every accepted answer is replaced by an accepted answer of
+another question. For a question of the scale world it answers the same attribute; for others the most similar one is
+taken, first by how it is written (date, number, name or words), then by what is asked for (who, when, where, how many),
+then by its number of words. It neither contains an accepted answer nor is contained in one, and it does not occur in
+the question or the document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+
+import numpy as np
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data.examples import Example
-from floatlens.data.matching import normalise
-from floatlens.data.stress.pool import Pool, same_text, sort_of
-from floatlens.data.stress.seeds import generator
+from floatlens.data.matching import find_mentions, holds_answer, normalise, replace_mentions
+from floatlens.data.stress.arrangement import evidence_order, generator
+from floatlens.data.stress.pool import Answer, Pool, asked_for, same_text, sort_of
 from floatlens.prompts import Document
 
-__all__ = ["Rules", "random_distractors", "topic_distractors"]
+__all__ = ["counterfactuals", "no_counterfactual", "random_distractors", "topic_distractors"]
 
-
-class Rules:
-    """What the distractors of one question must not be. An empty title does not count as one.
-
-    In the scale world they must not name the subject of the question either: a second document there can state the same
-    marriage in other words, and BM25 would find just that one.
-    """
-
-    def __init__(self, example: Example) -> None:
-        gold = [document for document in example.documents if document.is_gold]
-        barred = [normalise(answer) for answer in example.answers]
-        if sort_of(example) is not None:
-            barred.append(normalise(str(example.meta.get("subject", ""))))
-        self._barred = [text for text in barred if text]
-        self._titles = {title_of(document) for document in gold} - {""}
-        self._gold = {same_text(document) for document in gold}
-
-    def allow(self, document: Document) -> bool:
-        """Whether a document may be a distractor."""
-        said = normalise(f"{document.title} {document.text}")
-        return (
-            title_of(document) not in self._titles
-            and not any(barred in said for barred in self._barred)
-            and same_text(document) not in self._gold
-        )
+_LEADING_ARTICLE = re.compile(r"\A(?:a|an|the)\s+(?=\S)", re.IGNORECASE)
+_BLOT = "\N{BLACK SQUARE}"
 
 
 def random_distractors(example: Example, pool: Pool, count: int, seed: int) -> list[Document]:
     """The first `count` of the question's own and then of the pool's, each in a seeded order."""
     own = [document for document in example.documents if not document.is_gold]
-    return _take(example, _fitting(example, _shuffled(example, own, "own", seed), _pooled(example, pool, seed)), count)
+    first, then = _shuffled(example, own, "own", seed), _shuffled(example, pool.documents, "pool", seed)
+    return _take(example, _fitting(example, first, then), count)
 
 
 def topic_distractors(example: Example, pool: Pool, count: int) -> list[Document]:
@@ -61,35 +45,35 @@ def topic_distractors(example: Example, pool: Pool, count: int) -> list[Document
     return _take(example, _fitting(example, (), pool.nearest(example.question)), count, "sharing a word with it ")
 
 
-def title_of(document: Document) -> str:
-    """A title for comparison, without case and extra spaces."""
-    return " ".join(document.title.casefold().split())
-
-
-# -- candidates in order ------------------------------------------------------------------------------------------
-
-
-def _pooled(example: Example, pool: Pool, seed: int) -> Iterator[Document]:
-    """A generator, so no order is drawn for a pool that is not needed."""
-    yield from _shuffled(example, pool.documents, "pool", seed)
-
-
-def _shuffled(example: Example, given: Iterable[Document], which: str, seed: int) -> Iterator[Document]:
-    documents = list(given)
+def _shuffled(example: Example, documents: Sequence[Document], which: str, seed: int) -> Iterator[Document]:
     for number in generator(seed, example.id, "distractors", which).permutation(len(documents)).tolist():
         yield documents[number]
 
 
 def _fitting(example: Example, own: Iterable[Document], pooled: Iterable[Document]) -> Iterator[Document]:
-    rules, seen, titles = Rules(example), set[str](), set[str]()
+    """Those that may be distractors, in their order. An empty title does not count as one."""
+    gold = [document for document in example.documents if document.is_gold]
+    barred = [normalise(answer) for answer in example.answers]
+    if sort_of(example) is not None:  # a second document of the scale world may say the same in other words
+        barred.append(normalise(str(example.meta.get("subject", ""))))
+    seen = {same_text(document) for document in gold}
+    gold_titles = {_title(document) for document in gold} - {""}
+    titles: set[str] = set()
     for source, is_own in ((own, True), (pooled, False)):
         for document in source:
-            key, title = same_text(document), title_of(document)
-            if key in seen or (not is_own and title in titles) or not rules.allow(document):
+            key, title = same_text(document), _title(document)
+            if key in seen or title in gold_titles or (not is_own and title in titles):
                 continue
-            seen.add(key)
-            titles |= {title} - {""}
-            yield document
+            said = normalise(f"{document.title} {document.text}")
+            if not any(text and text in said for text in barred):
+                seen.add(key)
+                titles |= {title} - {""}
+                yield document
+
+
+def _title(document: Document) -> str:
+    """A title for comparison, without case and extra spaces."""
+    return " ".join(document.title.casefold().split())
 
 
 def _take(example: Example, fitting: Iterator[Document], count: int, which: str = "") -> list[Document]:
@@ -100,3 +84,78 @@ def _take(example: Example, fitting: Iterator[Document], count: int, which: str 
             "(no accepted answer, no gold title); use data with more questions, or fewer distractors"
         )
     return taken
+
+
+def counterfactuals(example: Example, pool: Pool, count: int, seed: int) -> tuple[list[Document], list[str]]:
+    """`count` copies, each with a wrong answer of its own, and these answers; several gold documents take turns."""
+    reason = no_counterfactual(example)
+    if reason is not None:
+        raise FloatlensError(f'question "{example.id}" {reason}')
+    sources = _sources(example)
+    copies: list[Document] = []
+    replaced: list[str] = []
+    for wrong in _wrong_answers(example, pool, sources, seed):
+        if len(copies) == count:
+            break
+        copy = _copy(sources[len(copies) % len(sources)], example.answers, wrong)
+        if not _tells(copy, example.answers):  # the wrong answer and the words around it may form an accepted one
+            copies.append(copy)
+            replaced.append(wrong)
+    if len(copies) < count:
+        raise FloatlensError(
+            f'question "{example.id}" needs {count} counterfactuals, and the data has only {len(copies)} wrong answers '
+            "of the same sort; use data with more questions, or fewer distractors"
+        )
+    return copies, replaced
+
+
+def no_counterfactual(example: Example) -> str | None:
+    """Why no copy of this question's gold documents can state a wrong answer; None if one can."""
+    if not any(normalise(answer) for answer in example.answers):
+        return "has no accepted answer that could be replaced"
+    sources = _sources(example)
+    if not sources:
+        return "names no accepted answer in its gold documents, so none can be replaced there"
+    if any(_tells(_copy(source, example.answers, _BLOT), example.answers) for source in sources):
+        return "has an accepted answer so short that it is part of other words of the gold document"
+    return None
+
+
+def _sources(example: Example) -> list[Document]:
+    """The gold documents that state the answer, in evidence order."""
+    gold = [example.documents[i] for i in evidence_order(example)]
+    return [d for d in gold if find_mentions(d.title, example.answers) or find_mentions(d.text, example.answers)]
+
+
+def _copy(source: Document, answers: list[str], wrong: str) -> Document:
+    title, text = (replace_mentions(part, answers, wrong) for part in (source.title, source.text))
+    return Document(title=title, text=text, is_gold=False)
+
+
+def _tells(document: Document, answers: list[str]) -> bool:
+    return holds_answer(f"{document.title} {document.text}", answers)
+
+
+def _wrong_answers(example: Example, pool: Pool, sources: list[Document], seed: int) -> Iterator[str]:
+    """The most similar first, ties in a seeded order; without an article, as the text has one already."""
+    accepted = [wanted for answer in example.answers if (wanted := normalise(answer))]
+    around = [normalise(text) for text in (example.question, *(f"{d.title} {d.text}" for d in sources))]
+    for number in _by_likeness(example, pool, seed):
+        wrong = _LEADING_ARTICLE.sub("", pool.answers[number].text)
+        said = normalise(wrong)
+        kin = any(said in wanted or wanted in said for wanted in accepted)
+        if said and not kin and not any(said in text for text in around):
+            yield wrong
+
+
+def _by_likeness(example: Example, pool: Pool, seed: int) -> list[int]:
+    rank = generator(seed, example.id, "wrong answers").permutation(len(pool.answers))
+    sort = sort_of(example)
+    if sort is not None:
+        of_sort = [i for i, answer in enumerate(pool.answers) if answer.sort == sort]
+        return sorted(of_sort, key=lambda i: int(rank[i]))
+    model = next(Answer(answer, None, asked_for(example)) for answer in example.answers if normalise(answer))
+    shapes, asked, words = pool.answer_looks
+    unlike = (np.abs(words - model.words), asked != model.asked, shapes != model.shape)  # the last weighs most
+    order: list[int] = np.lexsort((rank, *unlike)).tolist()
+    return order

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from pydantic import Field
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrange import block, filled, rearranged, spread
-from floatlens.data.stress.base import Distinct, Point
-from floatlens.data.stress.evidence import cut
-from floatlens.data.stress.fixed import FixedCount
+from floatlens.data.stress.arrangement import block, cut, filled, generator, rearranged, spread
+from floatlens.data.stress.base import Distinct, FixedCount, Point
 from floatlens.data.stress.pool import Pool
-from floatlens.data.stress.seeds import generator
 
 __all__ = ["Layout"]
 
@@ -22,14 +19,12 @@ Name: TypeAlias = Literal["adjacent", "scattered", "reversed", "split"]
 
 
 class Layout(FixedCount):
-    """Where the block begins and how the spread is shifted is drawn for each question, the same for all layouts."""
-
-    name: ClassVar[str] = "layout"
-    title: ClassVar[str] = "Layout of the gold documents"
-    about: ClassVar[str] = "The gold documents are arranged in different ways among the others."
-    axis: ClassVar[str] = "layout"
-    needs: ClassVar[int] = 2
-    summary: ClassVar = "mean"
+    name = "layout"
+    title = "Layout of the gold documents"
+    about = "The gold documents are arranged in different ways among the others."
+    axis = "layout"
+    needs = 2
+    summary = "mean"
 
     layouts: Distinct[Name] = Field(get_args(Name), description="adjacent, scattered, reversed, split")
 

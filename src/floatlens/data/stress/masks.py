@@ -3,32 +3,29 @@ pass. The control appends one mask and then dots."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field
 
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrange import rearranged
+from floatlens.data.stress.arrangement import evidence_order, rearranged
 from floatlens.data.stress.base import Appended, Distinct, OnAxis, Point, StressTest
-from floatlens.data.stress.evidence import evidence_order
 from floatlens.data.stress.pool import Pool
 
 __all__ = ["Masks"]
 
 
 class Masks(StressTest):
-    """The documents stay as they are, so the reference is the first point of the curve."""
-
-    name: ClassVar[str] = "masks"
-    title: ClassVar[str] = "Appended masks"
-    about: ClassVar[str] = "Masks, or dots as a control, are appended to the prompt."
-    axis: ClassVar[str] = "tokens appended"
-    needs: ClassVar[int] = 0
-    kind: ClassVar = "mdm"
-    scale: ClassVar = "log2"
-    reference: ClassVar[str | None] = None
-    series: ClassVar[Mapping[str, str]] = {"mask": "masks", "dot": "one mask, then dots"}
+    name = "masks"
+    title = "Appended masks"
+    about = "Masks, or dots as a control, are appended to the prompt."
+    axis = "tokens appended"
+    needs = 0
+    kind = "mdm"
+    scale = "log2"
+    reference = None
+    series: ClassVar = {"mask": "masks", "dot": "one mask, then dots"}
 
     counts: Distinct[Annotated[int, Field(ge=1)]] = Field((1, 2, 4, 8, 16, 32), description="tokens appended")
 

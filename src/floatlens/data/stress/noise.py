@@ -6,29 +6,25 @@ With fewer gold documents the prompt is shorter; filling it with noise would cha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from pydantic import Field, model_validator
 
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrange import gold_slots, mixed, rearranged, slots_of
+from floatlens.data.stress.arrangement import generator, gold_slots, mixed, rearranged, slots_of
 from floatlens.data.stress.base import Distinct, Point, StressTest
 from floatlens.data.stress.distractors import random_distractors
 from floatlens.data.stress.pool import Pool
-from floatlens.data.stress.seeds import generator
 
 __all__ = ["Noise"]
 
 
 class Noise(StressTest):
-    """A growing number of noise documents. With few gold documents a ratio is not a share, so the axis counts them."""
-
-    name: ClassVar[str] = "noise"
-    title: ClassVar[str] = "Noise documents"
-    about: ClassVar[str] = "A growing number of noise documents beside the gold; noise takes slots from surplus gold."
-    axis: ClassVar[str] = "noise documents"
-    headline: ClassVar[bool] = True
-    note: ClassVar[str] = "The axis counts noise documents; x is the noise ratio."
+    name = "noise"
+    title = "Noise documents"
+    about = "A growing number of noise documents beside the gold; noise takes slots from surplus gold."
+    axis = "noise documents"
+    headline = True
+    note = "The axis counts noise documents; x is the noise ratio."
 
     ratios: Distinct[float] = Field((0.0, 0.2, 0.4, 0.6, 0.8), description="noise ratios, from 0 to below 1")
     documents: int = Field(5, ge=1, description="documents that a ratio is a share of")

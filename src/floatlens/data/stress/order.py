@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from pydantic import Field
 
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrange import rearranged, shuffled
-from floatlens.data.stress.base import Point
-from floatlens.data.stress.fixed import FixedCount
+from floatlens.data.stress.arrangement import generator, rearranged
+from floatlens.data.stress.base import FixedCount, Point
 from floatlens.data.stress.pool import Pool
-from floatlens.data.stress.seeds import generator
 
 __all__ = ["Order"]
 
 
 class Order(FixedCount):
-    """Each point is a shuffle with a seed of its own."""
-
-    name: ClassVar[str] = "order"
-    title: ClassVar[str] = "Order of the documents"
-    about: ClassVar[str] = "The same documents in different orders."
-    axis: ClassVar[str] = "order"
-    summary: ClassVar = "mean"
-    repeats: ClassVar[bool] = True
+    name = "order"
+    title = "Order of the documents"
+    about = "The same documents in different orders."
+    axis = "order"
+    summary = "mean"
+    repeats = True
 
     shuffles: int = Field(4, ge=1, description="how many orders")
 
@@ -34,5 +29,6 @@ class Order(FixedCount):
 
     def transform(self, example: Example, point: Point, pool: Pool) -> Example:
         gold, others = self.gold_and_others(example, pool)
-        random = generator(self.seed, example.id, "order", f"{point.x:g}")
-        return rearranged(example, shuffled([*gold, *others], random))
+        slots = [*gold, *others]
+        order = generator(self.seed, example.id, "order", f"{point.x:g}").permutation(len(slots))
+        return rearranged(example, [slots[i] for i in order.tolist()])

@@ -6,28 +6,24 @@ The other documents are the same in the same order at every point. Near the end 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from pydantic import Field, model_validator
 
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrange import block, filled, rearranged
-from floatlens.data.stress.base import Distinct, OnAxis, Point
-from floatlens.data.stress.fixed import FixedCount
+from floatlens.data.stress.arrangement import block, filled, rearranged
+from floatlens.data.stress.base import Distinct, FixedCount, OnAxis, Point
 from floatlens.data.stress.pool import Pool
 
 __all__ = ["Position"]
 
 
 class Position(FixedCount):
-    """Only the gold documents move."""
-
-    name: ClassVar[str] = "position"
-    title: ClassVar[str] = "Position of the gold document"
-    about: ClassVar[str] = "The gold document is moved from the first position to the last."
-    axis: ClassVar[str] = "position of the gold document"
-    headline: ClassVar[bool] = True
-    note: ClassVar[str] = "Figures count positions from 1; settings and the column x count them from 0."
+    name = "position"
+    title = "Position of the gold document"
+    about = "The gold document is moved from the first position to the last."
+    axis = "position of the gold document"
+    headline = True
+    note = "Figures count positions from 1; settings and the column x count them from 0."
 
     places: Distinct[int] | None = Field(None, description="positions, counted from 0; None: all of them")
 

@@ -1,4 +1,4 @@
-"""Gold documents and distractors put into one list, in the ways the stress tests need, and the example made of it.
+"""The gold documents of a question in evidence order, and documents put into one list as the stress tests need them.
 
 A slot is a document and, for gold, its number in evidence order. What is drawn is drawn once for a question and a test,
 not for a dose, so two points of a curve differ only in what the test is about.
@@ -6,18 +6,50 @@ not for a dose, so two points of a curve differ only in what the test is about.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from floatlens.data.examples import Example
-from floatlens.data.stress.evidence import evidence_order
 from floatlens.prompts import Document
 
-__all__ = ["Slot", "block", "filled", "gold_slots", "mixed", "rearranged", "shuffled", "slots_of", "spread"]
+__all__ = [
+    "Slot",
+    "block",
+    "cut",
+    "evidence_order",
+    "filled",
+    "generator",
+    "gold_slots",
+    "mixed",
+    "rearranged",
+    "sentences",
+    "slots_of",
+    "spread",
+]
 
 Slot: TypeAlias = tuple[Document, int | None]
+
+_END = re.compile(
+    r"[.!?…]+[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\W_])"  # a full stop, followed by what may begin a sentence
+    r"|[。！？]+[”’」』）]*\s*"
+    r"|\s*\n\s*"
+)
+_LAST_WORD = re.compile(r"(\S+?)[.!?…]+[\"'”’)\]]*\s+$")
+_ABBREVIATIONS = frozenset(
+    """mr mrs ms dr st prof jr sr vs vol inc ltd co corp gen col capt lt sgt rev hon gov sen rep pres fig approx
+    ca cf al etc dept est jan feb mar apr jun jul aug sep sept oct nov dec""".split()  # noqa: SIM905
+)
+
+
+def generator(seed: int, *purpose: str) -> np.random.Generator:
+    """A generator for one purpose of one question. Example: `generator(0, example.id, "order", "2").permutation(10)`"""
+    digest = hashlib.sha256(json.dumps([seed, *purpose]).encode()).digest()
+    return np.random.default_rng(np.frombuffer(digest, dtype="<u4"))
 
 
 def gold_slots(example: Example) -> list[Slot]:
@@ -39,11 +71,6 @@ def mixed(gold: Sequence[Slot], others: Sequence[Slot], random: np.random.Genera
     keys = [*for_gold.random(len(gold)).tolist(), *for_others.random(len(others)).tolist()]
     slots = [*gold, *others]
     return [slots[i] for i in sorted(range(len(slots)), key=lambda i: (keys[i], i))]
-
-
-def shuffled(slots: Sequence[Slot], random: np.random.Generator) -> list[Slot]:
-    """A permutation of them."""
-    return [slots[i] for i in random.permutation(len(slots)).tolist()]
 
 
 def filled(gold: Sequence[Slot], places: Sequence[int], others: Sequence[Slot]) -> list[Slot]:
@@ -93,3 +120,43 @@ def rearranged(example: Example, slots: Sequence[Slot], **facts: Any) -> Example
         by_number = [groups[sorted(order).index(i)] for i in order]
         meta["gold_groups"] = [by_number[number] for number, _ in sorted(numbers, key=lambda pair: pair[1])]
     return example.model_copy(update={"documents": [document for document, _ in slots], "meta": meta})
+
+
+def evidence_order(example: Example) -> list[int]:
+    """Indexes of the gold documents: in the order of `meta["gold"]` if it lists just these, else as in the data."""
+    standing = [i for i, document in enumerate(example.documents) if document.is_gold]
+    listed = example.meta.get("gold")
+    if isinstance(listed, list) and all(type(i) is int for i in listed) and sorted(listed) == standing:
+        return listed
+    return standing
+
+
+def cut(document: Document) -> list[Document]:
+    """A document for each sentence, with the same title and gold mark."""
+    return [document.model_copy(update={"text": sentence}) for sentence in sentences(document.text)]
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text; in doubt, a sentence continues.
+
+    A rule for prose, not a parser: nothing is cut after an abbreviation or an initial, or before a small letter.
+    Example: `sentences("Dr. Ott lives in Kell. He sings.")  # ["Dr. Ott lives in Kell.", "He sings."]`
+    """
+    found, start = [], 0
+    for end in _END.finditer(text):
+        if "\n" in end[0] or end[0][0] in "。！？" or _is_end(text[start : end.end()], text[end.end() :]):
+            found.append(text[start : end.end()].strip())
+            start = end.end()
+    found.append(text[start:].strip())
+    return [sentence for sentence in found if sentence]
+
+
+def _is_end(before: str, after: str) -> bool:
+    begins = after.lstrip("\"'“‘([")[:1]
+    word = _LAST_WORD.search(before)
+    if begins.islower() or word is None:
+        return False
+    last = word[1].strip("\"'“‘([”’)]").lower()
+    if last in ("no", "nos") and begins.isdigit():
+        return False
+    return last not in _ABBREVIATIONS and "." not in last and not (len(last) == 1 and last.isalpha())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floatlens.data.stress.mentions import find_mentions, replace_mentions
+from floatlens.data.matching import find_mentions, replace_mentions
 from floatlens.evaluation.metrics import accuracy
 
 

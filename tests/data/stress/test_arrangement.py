@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floatlens.data.stress.arrange import Slot, block, filled, mixed, spread
+from floatlens.data.stress.arrangement import Slot, block, filled, mixed, spread
 from floatlens.prompts import Document
 
 

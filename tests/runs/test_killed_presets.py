@@ -1,0 +1,84 @@
+"""A run that is killed again and again ends with the records and traces of one that was left alone, for each preset.
+
+The short form kills few times at fixed moments and is run by CI; the long form kills at random moments.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from shared.killing import Real, finish, kill_after, kill_again_and_again, zygote
+from shared.small import assert_same, bare
+
+pytestmark = pytest.mark.slow
+STUDY = """
+name: killed
+models: [scale:llada, scale:qwen]
+data:
+  - {ref: "scale:rag:documents=3", limit: LIMIT, conditions: [closed, rag, "drop_anchors:k=1"]}
+decoding: {settings: {gen_length: 4, steps: 2}}
+traces: {questions: TRACED, probes: [received], edited: 1}
+output: {figures: [png], report: false}
+analyses: [drift]
+machine: {batch: 2}
+"""
+QUICK = ("--batch", "2", "--set", "gen_length=4", "--set", "steps=2", "--no-report")
+DATA = ("scale:llada", "--data", "scale:rag:documents=3")
+PRESETS = {
+    "qa": ("qa", *DATA, *QUICK),
+    "stress": ("stress", *DATA, "--test", "order", "--change", "order.shuffles=2", "--documents", "3", *QUICK),
+    "intervene": ("intervene", *DATA, "--edit", "drop_anchors:k=1", "--traces", "1", *QUICK),
+    "trace": ("trace", *DATA, "--probes", "received", *QUICK),
+    "run": ("run",),
+}
+
+
+def command(name: str, out: Path, limit: int) -> list[str]:
+    """The command of a preset; `limit` is the number of questions."""
+    if name != "run":
+        return [*PRESETS[name], "--limit", str(limit), "--out", str(out)]
+    path = out.parent / f"killed-{limit}.yaml"
+    path.write_text(STUDY.replace("LIMIT", str(limit)).replace("TRACED", str(limit // 2)))
+    return ["run", str(path), "--out", str(out)]
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[subprocess.Popen[str]]:
+    with zygote() as process:
+        yield process
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_killed_at_three_moments(name: str, forks: subprocess.Popen[str], tmp_path: Path) -> None:
+    whole, torn = tmp_path / "whole", tmp_path / "torn"
+    finish(command(name, whole, 6), whole, forks)
+    items = len(bare(whole))
+    for records in (0, 1, items // 2):
+        kill_after(command(name, torn, 6), torn, forks, records)
+    assert f"{items} of {items} items" in finish(command(name, torn, 6), torn, forks)
+    assert_same(whole, torn)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_killed_at_random_moments(name: str, forks: subprocess.Popen[str], tmp_path: Path) -> None:
+    whole, torn = tmp_path / "whole", tmp_path / "torn"
+    finish(command(name, whole, 60), whole, forks)
+    items = len(bare(whole))
+    kill_again_and_again(command(name, torn, 60), torn, forks, kills=12, real=2, records=4)
+    assert f"{items} of {items} items" in finish(command(name, torn, 60), torn, forks)
+    assert_same(whole, torn)
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason='Ray is not installed (pip install "floatlens[ray]")')
+def test_a_killed_driver_on_ray(forks: subprocess.Popen[str], tmp_path: Path) -> None:
+    whole, torn = tmp_path / "whole", tmp_path / "torn"
+    finish(command("run", whole, 24), whole, forks)
+    args = [*command("run", torn, 24), "--executor", "ray"]
+    kill_again_and_again(args, torn, forks, kills=2, real=2, records=20)
+    assert Real([*args, "--workers", "2"], tmp_path / "last").wait() == 0
+    assert_same(whole, torn)
