@@ -27,8 +27,6 @@ __all__ = [
     "gold_slots",
     "mixed",
     "rearranged",
-    "sentences",
-    "slots_of",
     "spread",
 ]
 
@@ -57,27 +55,22 @@ def gold_slots(example: Example) -> list[Slot]:
     return [(example.documents[i], number) for number, i in enumerate(evidence_order(example))]
 
 
-def slots_of(documents: Sequence[Document]) -> list[Slot]:
-    """Distractors as slots."""
-    return [(document, None) for document in documents]
-
-
-def mixed(gold: Sequence[Slot], others: Sequence[Slot], random: np.random.Generator) -> list[Slot]:
+def mixed(gold: Sequence[Slot], others: Sequence[Document], random: np.random.Generator) -> list[Slot]:
     """Gold and others in a drawn order in which the documents of a smaller dose keep their relative order.
 
     Each slot draws a key by its number and slots are sorted by key; more slots change no key.
     """
     for_gold, for_others = random.spawn(2)
     keys = [*for_gold.random(len(gold)).tolist(), *for_others.random(len(others)).tolist()]
-    slots = [*gold, *others]
+    slots = [*gold, *((document, None) for document in others)]
     return [slots[i] for i in sorted(range(len(slots)), key=lambda i: (keys[i], i))]
 
 
-def filled(gold: Sequence[Slot], places: Sequence[int], others: Sequence[Slot]) -> list[Slot]:
+def filled(gold: Sequence[Slot], places: Sequence[int], others: Sequence[Document]) -> list[Slot]:
     """Gold documents at their places, the others in their order at the remaining places."""
     at = dict(zip(places, gold, strict=True))
     rest = iter(others)
-    return [at[place] if place in at else next(rest) for place in range(len(gold) + len(others))]
+    return [at[place] if place in at else (next(rest), None) for place in range(len(gold) + len(others))]
 
 
 def block(count: int, total: int, start: int) -> list[int]:
