@@ -1,7 +1,9 @@
-"""BM25 over a corpus file (bm25s): an index that is built once and kept, and examples with the passages it finds.
+"""BM25 retrieval (bm25s): a corpus of passages, an index that is built once and kept, and examples with what it finds.
 
-The index is next to the corpus, in a folder named by a digest of the corpus, every setting and the version of bm25s, so
-a change of any of these builds another one. Arrays and JSON only, no pickle.
+A corpus is a file of JSON lines. A passage has its text in `text`, `contents` or `segment`, and may have a title and an
+id, which need not be unique: a passage is identified by its line. The index is next to the corpus, in a folder named by
+a digest of the corpus, every setting and the version of bm25s, so a change of any of these builds another one. Arrays
+and JSON only, no pickle.
 """
 
 from __future__ import annotations
@@ -18,22 +20,63 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import digest_of_file
-from floatlens.data.corpus import Passage, PassageStore, read_corpus
 from floatlens.data.examples import Example
+from floatlens.data.fields import Record, bad, kind
 from floatlens.data.matching import holds_answer
+from floatlens.data.reader import Tally, read_records
 from floatlens.prompts import Document
 
-__all__ = ["Bm25", "Found", "GoldRule", "Index", "open_index", "retrieve"]
+__all__ = ["Bm25", "Found", "GoldRule", "Index", "Passage", "open_index", "read_corpus", "retrieve"]
 
 GoldRule: TypeAlias = Literal["answer", "provenance", "none"]
 
 _SETTINGS = {"method": "lucene", "k1": 1.5, "b": 0.75}
-_WORDS = r"(?u)\b\w\w+\b"
-_STOPWORDS = "english"
+_WORDS, _STOPWORDS = r"(?u)\b\w\w+\b", "english"
+_PASSAGES, _STARTS = "passages.jsonl", "starts.npy"  # a copy, as a gzipped corpus has no random access
 _FORMAT = 1  # raise it when the files of an index change their meaning
+
+
+class Passage(BaseModel):
+    """One passage and its line in the corpus file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    line: int
+    id: str
+    title: str = ""
+    text: str
+    wikipedia_id: str | None = None
+
+
+def read_corpus(path: str | Path, *, skip_bad: bool = False) -> Iterator[Passage]:
+    """Stream the passages of a file; bad lines as in `read_examples`. Example: `next(read_corpus("wiki.jsonl.gz"))`"""
+    tally = Tally(skip_bad)
+    yield from read_records(path, _passage, tally)
+    tally.finish(path, "passage", stacklevel=2)
+
+
+def _passage(record: Record, number: int) -> Passage:
+    where = record.first_given("text", "contents", "segment")
+    if where is None:
+        bad("text is missing: expected it in text, contents or segment")
+    text = record.text(where)
+    titled = record.first_given("title", "wikipedia_title")
+    title = record.text(titled) if titled and record[titled] != "" else ""
+    if where == "contents" and not titled:
+        # FlashRAG and Pyserini write the title as the first line, often in quotes
+        head, _, tail = text.partition("\n")
+        if tail.strip():
+            title, text = head.strip().strip('"'), tail
+    named = record.first_given("id", "_id", "docid")
+    given = f"line-{number}" if named is None else record[named]
+    if isinstance(given, bool) or not isinstance(given, str | int):
+        bad(f"{named}: expected a text or a number, found {kind(given)}")
+    page = record.get("wikipedia_id")
+    return Passage(line=number, id=str(given), title=title, text=text, wikipedia_id=None if page is None else str(page))
 
 
 @dataclass(frozen=True)
@@ -89,10 +132,15 @@ class Index:
 
     def __init__(self, folder: Path, facts: dict[str, Any]) -> None:
         self.folder, self.facts = folder, facts
-        self._passages = PassageStore(folder)
+        self._starts = np.load(folder / _STARTS, mmap_mode="r", allow_pickle=False)
 
     def __len__(self) -> int:
-        return len(self._passages)
+        return len(self._starts)
+
+    def __getitem__(self, number: int) -> Passage:
+        with (self.folder / _PASSAGES).open("rb") as file:
+            file.seek(int(self._starts[number]))
+            return Passage.model_validate_json(file.readline())
 
     @cached_property
     def _bm25(self) -> Bm25:
@@ -104,7 +152,7 @@ class Index:
         """The `k` best passages, best first; fewer if fewer share a word with the question."""
         if k < 1:
             raise FloatlensError(f"k={k}: expected at least 1")
-        return [Found(self._passages[number], score) for number, score in self._bm25.best(question, k)]
+        return [Found(self[number], score) for number, score in self._bm25.best(question, k)]
 
 
 def open_index(corpus: str | Path, *, cache: str | Path | None = None, skip_bad: bool = False) -> Index:
@@ -184,12 +232,21 @@ def _build(corpus: Path, folder: Path, facts: dict[str, Any], skip_bad: bool) ->
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     try:
-        passages = PassageStore.write(beside, read_corpus(corpus, skip_bad=skip_bad))
-        texts = (f"{passage.title} {passage.text}" for passage in passages)
-        Bm25.of(texts).model.save(beside, show_progress=False)
+        Bm25.of(_stored(beside, read_corpus(corpus, skip_bad=skip_bad))).model.save(beside, show_progress=False)
         (beside / "index.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
         if not (folder / "index.json").is_file():  # another run may have been faster
             shutil.rmtree(folder, ignore_errors=True)
             beside.rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _stored(folder: Path, passages: Iterable[Passage]) -> Iterator[str]:
+    """The texts of passages that are stored on the way; complete after the last one."""
+    starts = []
+    with (folder / _PASSAGES).open("wb") as file:
+        for passage in passages:
+            starts.append(file.tell())
+            file.write(json.dumps(passage.model_dump(exclude_defaults=True), ensure_ascii=False).encode() + b"\n")
+            yield f"{passage.title} {passage.text}"
+    np.save(folder / _STARTS, np.asarray(starts, dtype=np.int64), allow_pickle=False)

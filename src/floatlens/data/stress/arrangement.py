@@ -17,18 +17,7 @@ import numpy as np
 from floatlens.data.examples import Example
 from floatlens.prompts import Document
 
-__all__ = [
-    "Slot",
-    "block",
-    "cut",
-    "evidence_order",
-    "filled",
-    "generator",
-    "gold_slots",
-    "mixed",
-    "rearranged",
-    "spread",
-]
+__all__ = ["Slot", "arranged", "block", "cut", "evidence_order", "filled", "generator", "gold_slots", "mixed", "spread"]
 
 Slot: TypeAlias = tuple[Document, int | None]
 
@@ -87,7 +76,7 @@ def spread(count: int, total: int, offset: int) -> list[int]:
     return [(i * total + offset) // count for i in range(count)]
 
 
-def rearranged(example: Example, slots: Sequence[Slot], **facts: Any) -> Example:
+def arranged(example: Example, slots: Sequence[Slot], **facts: Any) -> Example:
     """The example with these documents; `meta["stress"]` counts them and has `facts`.
 
     `gold_places` are in evidence order; a gold document that was split has several. `meta["gold"]` and

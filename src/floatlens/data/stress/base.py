@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -21,7 +21,7 @@ from floatlens.data.stress.distractors import random_distractors
 from floatlens.data.stress.pool import Pool
 from floatlens.prompts import Document
 
-__all__ = ["Appended", "Distinct", "FixedCount", "OnAxis", "Point", "StressTest"]
+__all__ = ["Appended", "Distinct", "FixedCount", "Point", "StressTest"]
 
 T = TypeVar("T")
 
@@ -40,17 +40,6 @@ def _listed(given: Any) -> Any:
 
 Distinct = Annotated[tuple[T, ...], BeforeValidator(_listed), AfterValidator(_distinct)]
 """A list setting: one or more values, each once; as text, separated by commas."""
-
-
-class OnAxis(Protocol):
-    """A place on a curve: a `Point`, or the condition of a record that was made from one."""
-
-    @property
-    def series(self) -> str: ...
-    @property
-    def x(self) -> float: ...
-    @property
-    def point(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -154,14 +143,14 @@ class StressTest(BaseModel, ABC):
         """The points that need most of the pool: the last of each series."""
         return list({point.series: point for point in self.points()}.values())
 
-    def appended(self, point: OnAxis) -> Appended | None:
+    def appended(self, point: Point) -> Appended | None:
         """Tokens appended to the prompt at a point, for tests that score a single pass."""
         return None
 
     @classmethod
-    def tick(cls, at: OnAxis) -> str:
-        """The label of a place on the axis."""
-        return at.point
+    def tick(cls, x: float, point: str) -> str:
+        """The label of a place on the axis; `point` is the place in words."""
+        return point
 
     def apply(self, example: Example, point: Point, pool: Pool) -> Example:
         """`transform` after a check; `meta["stress"]` says what was done."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrangement import generator, gold_slots, mixed, rearranged
+from floatlens.data.stress.arrangement import arranged, generator, gold_slots, mixed
 from floatlens.data.stress.base import Distinct, Point, StressTest
 from floatlens.data.stress.distractors import counterfactuals, no_counterfactual, random_distractors, topic_distractors
 from floatlens.data.stress.pool import Pool
@@ -53,4 +53,4 @@ class Distractor(StressTest):
         else:
             raise FloatlensError(f'no kind of distractor "{point.series}"{did_you_mean(point.series, self.series)}')
         slots = mixed(gold_slots(example), others, generator(self.seed, example.id, "distractor"))
-        return rearranged(example, slots, **facts)
+        return arranged(example, slots, **facts)

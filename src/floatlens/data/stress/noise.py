@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pydantic import Field, model_validator
 
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrangement import generator, gold_slots, mixed, rearranged
+from floatlens.data.stress.arrangement import arranged, generator, gold_slots, mixed
 from floatlens.data.stress.base import Distinct, Point, StressTest
 from floatlens.data.stress.distractors import random_distractors
 from floatlens.data.stress.pool import Pool
@@ -56,4 +56,4 @@ class Noise(StressTest):
         noise = self._count(point.x)
         gold = gold_slots(example)[: self.documents - noise]
         others = random_distractors(example, pool, noise, self.seed)
-        return rearranged(example, mixed(gold, others, generator(self.seed, example.id, "noise")))
+        return arranged(example, mixed(gold, others, generator(self.seed, example.id, "noise")))
