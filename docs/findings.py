@@ -9,6 +9,7 @@ time.
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import sys
@@ -82,11 +83,27 @@ def qa() -> None:
 
 def stress() -> None:
     """All six tests, 230 questions a point: five on one-hop questions, layouts on two-hop ones."""
-    doses = ("--places", "0,4,9", "--change", "distractor.counts=1,4", "--change", "order.shuffles=3")
-    common = ("--limit", "230", *WRITE, *doses, "--change", "masks.counts=1,2,8,32", "--out", RUNS / "stress")
-    one_hop = ("--data", "scale:rag:seed=2", "--test", "noise,position,distractor,order,masks")
-    run("stress", *MODELS, *one_hop, *common)
-    run("stress", *MODELS, "--data", "scale:two-hop:seed=2", "--test", "layout", *common)
+    one_hop, two_hop = ({"ref": f"scale:{kind}:seed=2", "limit": 230} for kind in ("rag", "two-hop"))
+    study = {
+        "name": "stress",
+        "models": MODELS,
+        "data": [
+            one_hop | {"conditions": ["noise", "position", "distractor", "order", "masks"]},
+            two_hop | {"conditions": ["layout"]},
+        ],
+        "stress": {
+            "position": {"places": [0, 4, 9]},
+            "distractor": {"counts": [1, 4]},
+            "order": {"shuffles": 3},
+            "masks": {"counts": [1, 2, 8, 32]},
+        },
+        "decoding": {"settings": {"gen_length": 8, "steps": 4}},
+        "traces": {"questions": 0},
+    }
+    file = RUNS / "stress.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(study), encoding="utf-8")  # JSON is YAML
+    run("run", file, "--out", RUNS / "stress")
     keep(RUNS / "stress", "stress")
 
 

@@ -259,6 +259,7 @@ def test_claims_of_runs_of_answers(floatlens: Run, tmp_path: Path) -> None:
         (("stress", "scale:llada", "--data", "scale:rag", "--gold", "answer"), "these questions mark their gold"),
         (("stress", "scale:llada", "--data", "scale:rag", "--places", "12"), "places wants 0 to 9, got 12"),
         (("intervene", "scale:qwen", "--data", "scale:rag", "--edit", "drop"), '"drop"'),
+        (("qa", "scale:qwen", "--data", "scale:rag", "--device", "cpu", "--device-map", "auto"), "not both"),
     ],
 )
 def test_mistakes_are_one_line(floatlens: Run, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -41,7 +41,7 @@ def test_what_a_trace_holds(floatlens: Run, model: Path, saved: Path) -> None:
     assert f"model {model} llada, masked diffusion, 3 layers, 4 heads, float32" in plain
     assert "decoded by llada in 4 forward passes seed 0, gen_length 4," in plain
     assert f"default@1; {length - 4} tokens: bos 1, question 21, doc1 10, doc2 (gold) 13, template" in plain
-    assert "3 tokens of evidence (answer)" in plain
+    assert "evidence: 3 tokens (answer)" in plain
     assert f"4 steps, 3 layers, 4 heads, {length} keys" in plain
     assert "entropy: entropy (" in plain
     assert "question Who [31mbuilt[/] it?" in plain

@@ -274,7 +274,10 @@ def test_one_question(floatlens: Run, model: Path, tmp_path: Path) -> None:
         (("--out", "."), "with --question, give a file, such as one.zarr.zip"),
         (("--out", f"{__file__}/x"), "--out"),
         (("--out", "x.zarr.zip", "--limit", "2"), "--limit goes with --data, not with --question"),
-        (("--out", "x.zarr.zip", "--gold-document", "0"), "gold=0: expected a 0-based index of one of the 0 documents"),
+        (
+            ("--out", "x.zarr.zip", "--gold-document", "0"),
+            "--gold-document 0: there is no such document; give it with --document",
+        ),
     ],
 )
 def test_what_one_question_refuses(floatlens: Run, model: Path, arguments: tuple[str, ...], message: str) -> None:

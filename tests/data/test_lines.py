@@ -10,7 +10,7 @@ import pytest
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data import open_data, read_examples
-from floatlens.data.corpus import read_corpus
+from floatlens.data.retrieval import read_corpus
 
 RECORDS = [{"question": "Who, what, where?", "answers": ["Ann"]}, {"question": "Who?"}]
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"

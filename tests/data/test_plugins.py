@@ -14,19 +14,9 @@ from floatlens.data import FORMATS, QUESTION_SOURCES, Example, open_data
 from floatlens.data.fields import Record
 from floatlens.data.formats import Format
 from floatlens.data.sources import Questions
-from floatlens.data.stress import (
-    STRESS_TESTS,
-    Distinct,
-    Point,
-    Pool,
-    StressSettings,
-    StressTest,
-    apply,
-    points,
-    stress_names,
-    unfit,
-)
+from floatlens.data.stress import STRESS_TESTS, Distinct, Point, Pool, StressSettings, StressTest, points, stress_names
 from floatlens.prompts import Document
+from shared.stress import apply, unfit
 
 
 class Repeated(StressTest):
@@ -101,7 +91,7 @@ def test_a_stress_test() -> None:
 
 def test_what_figures_need_of_a_stress_test() -> None:
     test, point = STRESS_TESTS["repeated"], points("repeated")[1]
-    assert (test.tick(point), test.series_label(point.series)) == ("3", "")
+    assert (test.tick(point.x, point.point), test.series_label(point.series)) == ("3", "")
     assert (test.summary, test.scale, test.reference, test.kind) == ("area", "linear", "clean", "any")
     assert Repeated().appended(point) is None
 

@@ -12,7 +12,7 @@ import pytest
 
 from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.data import Example, open_index, read_examples, retrieve
-from floatlens.data.corpus import read_corpus
+from floatlens.data.retrieval import read_corpus
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CORPUS = FIXTURES / "corpus.jsonl"

@@ -13,7 +13,7 @@ import pytest
 
 from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.data import FORMATS, SETS, open_data, read_examples
-from floatlens.data.stress import unfit
+from shared.stress import unfit
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

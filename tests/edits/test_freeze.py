@@ -62,7 +62,7 @@ def test_frozen_rows(name: str, random: bool, decoded: Any, tiny_model: Any) -> 
 
 
 def test_words_of_a_sequence_can_be_marked() -> None:
-    """The one definition of token classes fits the argument (see docs/interventions.md)."""
+    """The one definition of token classes fits the argument (see docs/edits.md)."""
     from floatlens.prompts.words import STRUCTURAL, classify
 
     pieces = {1: "<bos>", 2: " The", 3: " red", 4: " house", 5: ",", 6: " 12"}

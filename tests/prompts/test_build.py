@@ -196,7 +196,7 @@ def test_no_tokenizer_and_a_slow_one() -> None:
     class Slow:
         is_fast = False
 
-    with pytest.raises(FloatlensError, match="without a tokenizer"):
+    with pytest.raises(FloatlensError, match="has no tokenizer"):
         prompts.build(None, question="q")
     with pytest.raises(FloatlensError, match="Slow gives no character offsets"):
         prompts.from_text(Slow(), "q")  # type: ignore[arg-type]

@@ -84,7 +84,7 @@ def test_data_is_never_interpreted(data: str) -> None:
         (("Q: {question} A:", "Q: {question!r} A:"), ["closed_book", "unknown placeholder {question!r}"]),
         (("Q: {question} A:", "Q: {question:>9} A:"), ["closed_book", "unknown placeholder {question:>9}"]),
         (("<{i}> {text}", "<{i}> {title} {text}"), ["document_untitled", "unknown placeholder {title}"]),
-        (("<{i}> {title} = {text}", "{text} {title} {text}"), ["document:", "{text} may stand there only once"]),
+        (("<{i}> {title} = {text}", "{text} {title} {text}"), ["document:", "{text} may be used only once"]),
         (("{{json}}", "{json"), ["rag", "written twice"]),
         (("version: 3", "version: three"), ["version", "expected int, got str"]),
         (("name: mine", "nme: mine"), ['unknown key "nme"', 'did you mean "name"?']),

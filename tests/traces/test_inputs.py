@@ -196,7 +196,7 @@ def test_documents_make_room_for_the_target(load: Callable[[str], Any], monkeypa
         ({"passage": PASSAGE, "hole": 3, "gen_length": 3}, "a hole has a length of its own; leave gen_length out"),
         ({"passage": PASSAGE, "hole": 3, "documents": ["b"]}, "go with a question, not with passage"),
         ({"passage": PASSAGE, "hole": 99}, "hole=99: the passage has"),
-        ({"prompt_ids": [5], "target_ids": [[6], [7]]}, "a trace is of one prompt, and these are 2 targets; give one"),
+        ({"prompt_ids": [5], "target_ids": [[6], [7]]}, "a trace has one prompt, got 2 targets; give one"),
         ({"prompt_ids": [5], "target_ids": "b"}, "target_ids must be token ids, not text"),
         ({"prompt_ids": [5], "target_ids": [10**6]}, "the model's vocabulary ends at"),
     ],

@@ -1,7 +1,7 @@
 """What an edit costs on top of capture: the same decode with it and without it, in one process, taking turns.
 
 Both models are those of the capture benchmark, masked diffusion and autoregressive with a cache. Edits are measured at
-what is asked of them in docs/interventions.md, not at their cheapest: on every layer and head unless they choose some.
+what is asked of them in docs/edits.md, not at their cheapest: on every layer and head unless they choose some.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Settings of an edit as they are written (`k=5`, `layers=0-3`): how each is read, its default, what replaces it.
 
-Imports no torch, so that a command line can parse edits before any heavy library is loaded.
+Imports no torch, so a command line can parse edits before any heavy library is loaded.
 """
 
 from __future__ import annotations

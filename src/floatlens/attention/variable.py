@@ -26,7 +26,7 @@ class Variable:
     `step` (then `layer`): returned by `Probe.layer` in every pass; `token`: returned by `Probe.deciding_row` for every
     committed token; anything else: returned by `Probe.finish` after the last pass.
 
-    `merge` says how a pass over cached keys is combined with the passes before it, so that every step equals a full
+    `merge` says how a pass over cached keys is combined with the passes before it, so every step equals a full
     pass: `mean` adds weighted sums over queries, `append` puts the new queries after the old, `replace` starts anew.
 
     Example: `Variable("sharpness", ("step", "layer", "head"), "mean", "mean over queries of the largest weight")`

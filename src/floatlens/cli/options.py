@@ -10,6 +10,7 @@ import typer
 
 from floatlens.cli.commands import flag, option
 from floatlens.cli.parsing import parse_settings
+from floatlens.core.errors import FloatlensError
 
 __all__ = [
     "DataOptions",
@@ -169,6 +170,8 @@ class ModelOptions:
 
     def values(self) -> dict[str, Any]:
         """As options of a preset, and of `floatlens.load`."""
+        if self.device is not None and self.device_map is not None:
+            raise FloatlensError("give --device or --device-map, not both")
         return asdict(self)
 
 

@@ -163,7 +163,7 @@ def intervene(
 
     Edits: drop_anchors:k=1,5,10 · pin_anchors:to=step0 · swap_anchors · sink_token:logit=2 ·
     ablate_heads:top=4,8:mode=zero (or heads=5.3+7.0) · freeze_layers:layers=0-1. Each also takes strength=0.5, on=0-3
-    (layers) and steps=1-2. Comma-separated values are doses (docs/interventions.md).
+    (layers) and steps=1-2. Comma-separated values are doses (docs/edits.md).
 
     The same questions are asked unedited, with each edit, and with its random control. Writes accuracy, F1, their
     changes, and the KL divergence of the first token. Running the same command again continues where it stopped.

@@ -115,7 +115,7 @@ def findings_view(made: Findings, models: Sequence[str], width: int) -> Group:
         shown += [_title("Edits"), effects_view(made.effects, models, width)]
     rows = made.headline
     if rows:
-        shown += [_title("Attention (means over questions, 95 % intervals)"), headline_view(rows, models, width)]
+        shown += [_title("Attention (means over questions)"), headline_view(rows, models, width)]
     return Group(*shown)
 
 

@@ -133,6 +133,9 @@ def _trace_question(
 ) -> None:
     """One question into one trace file. What can be wrong is checked before the model is loaded."""
     out = _trace_file(out)
+    count, gold = len(given["documents"]), given["gold"]
+    if gold is not None and not 0 <= gold < count:
+        raise FloatlensError(f"--gold-document {gold}: there is no such document; give it with --document")
     if given["target"] is not None and not given["target"].strip():
         raise FloatlensError("--target: the text is empty")
     sampler, settings = _checked(ref, capture, prompt, decoding, loading, forced=given["target"] is not None)

@@ -29,7 +29,7 @@ __all__ = ["answer_view", "facts_view", "families_view", "layers_view", "scale_v
 
 KINDS = {"arm": "autoregressive", "mdm": "masked diffusion"}
 _TOKEN = 12  # characters of a token that are shown
-_KEY = 26  # columns that a key takes, as a rule
+_KEY = 16  # columns that a key takes at least
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -165,7 +165,9 @@ def _prompt_line(trace: Trace) -> str:
     if prompt["dropped_documents"]:
         line += f"; {prompt['dropped_documents']} documents dropped to fit"
     marked = int(trace.data["evidence"].values.sum())
-    return line + (f"; {marked} tokens of evidence ({prompt['evidence_kind']})" if marked else "; no evidence marked")
+    return line + (
+        f"; evidence: {_count(marked, 'token')} ({prompt['evidence_kind']})" if marked else "; no evidence marked"
+    )
 
 
 def _held(trace: Trace) -> list[tuple[str, str]]:
@@ -189,21 +191,32 @@ def _bytes(count: int) -> str:
 
 
 def layers_view(trace: Trace, *, step: int | None = None, top: int | None = None, width: int = 120) -> Group:
-    """For each layer where attention goes: a strip over the sequence, and the keys that receive most.
+    """For each layer, a strip of attention over the sequence and the keys that receive the most.
 
-    `width` is that of the terminal; by default as many keys are named as have room.
+    `width` is that of the terminal; by default as many keys are named as fit.
     """
     shares = _shares(trace, step)
     cells = 32 if width >= 110 else 16
-    count = top or max(1, (width - cells - 9) // _KEY)
+    named = [_top(trace, share, top or max(1, width // _KEY)) for share in shares]
+    count = top or _fitting(named, width - cells - 9)
     table = _columns("layer", "sequence", *("top keys" if i == 0 else "" for i in range(count)))
     table.columns[0].justify = "right"
-    for layer, share in zip(trace.data["layer"].values.tolist(), shares, strict=True):
-        table.add_row(str(layer), _strip(share, cells), *_top(trace, share, count))
+    for layer, share, keys in zip(trace.data["layer"].values.tolist(), shares, named, strict=True):
+        table.add_row(str(layer), _strip(share, cells), *keys[:count])
     heads = "heads" if trace.data.attrs["heads"] == "mean" else _count(trace.data.sizes["head"], "head")
     steps = _count(trace.data.sizes["step"], "step")
     when = f", mean over {steps} and {heads}" if step is None else f" in step {step}, mean over {heads}"
-    return Group(Text(f"attention received{when}; a key is its share, token, position and region"), table)
+    return Group(Text(f"attention received{when}; keys as share, token, position, region"), table)
+
+
+def _fitting(named: Sequence[Sequence[Text]], width: int) -> int:
+    """How many columns of keys fit, at least one."""
+    used = 0
+    for count, column in enumerate(zip(*named, strict=False)):
+        used += max(key.cell_len for key in column) + 2
+        if used > width:
+            return max(count, 1)
+    return max(map(len, named))
 
 
 def _shares(trace: Trace, step: int | None) -> NDArray[np.float64]:

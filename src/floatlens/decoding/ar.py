@@ -1,8 +1,8 @@
 """Autoregressive decoding: one token per pass and sample, greedy or sampled, with a KV cache, until EOS.
 
-The first pass runs over the prompt; with the cache, later ones hold the newest token only. Forcing a text is
-teacher forcing: it is written to its end, past any EOS. No beams, no penalties: the point is the plainest possible
-counterpart to the diffusion samplers.
+The first pass runs over the prompt; with the cache, later ones over the newest token only. A forced text is written to
+its end, past any EOS (teacher forcing). There are no beams and no penalties: it is the counterpart of the diffusion
+samplers.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = ["SAMPLER", "ArSettings", "run"]
 class ArSettings(Settings):
     """Settings of the sampler `ar`."""
 
-    gen_length: int = Field(32, ge=1, description="how many tokens to write at most")
+    gen_length: int = Field(32, ge=1, description="maximum number of tokens to write")
     temperature: float = Field(0.0, ge=0, description="0 takes the most likely token, above 0 samples")
     top_p: float | None = Field(
         None, gt=0, le=1, description="sample from the most likely tokens of this total probability"
     )
-    use_cache: bool = Field(True, description="keep keys and values between passes; off gives the same tokens, slower")
+    use_cache: bool = Field(True, description="keep keys and values between passes; the tokens are the same without")
 
     def max_steps(self, masks: int) -> int:
         return self.gen_length
@@ -44,11 +44,11 @@ class ArSettings(Settings):
 def run(
     model: LanguageModel, canvas: Canvas, settings: ArSettings, random: Sequence[torch.Generator]
 ) -> Iterator[Step]:
-    """Yield a step after every pass. A sample that wrote EOS is padded, unseen, until the others are done."""
+    """Yield a step after every pass. A sample that wrote EOS is padded until the others are done."""
     width = canvas.length - settings.gen_length
     ids, real = canvas.ids[:, :width], canvas.attention_mask[:, :width]
     alive = torch.ones(len(ids), dtype=torch.bool)
-    # a forced text has no end but its last token
+    # a forced text ends only with its last token
     ends = torch.tensor(canvas.end_ids if canvas.target is None else (), dtype=torch.long)
     cache = model.new_cache() if settings.use_cache else None
     for index in range(settings.gen_length):

@@ -1,7 +1,6 @@
-"""The sequence while it is being written: which masks are open, their logits, and the step that fills some of them.
+"""The sequence while it is being written: the open masks, their logits, and the step that fills some of them.
 
-Shared by the samplers of masked diffusion models. It asks the model for the rows that can still decide something and
-for no others, and it does not choose anything itself.
+Shared by the samplers of masked diffusion models. It requests logits only for rows that can still decide a token.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ class Places(NamedTuple):
 
 
 class Board:
-    """A batch under way. `ids` (batch, length) is on the CPU and changes with every step.
+    """A batch that is being decoded. `ids` (batch, length) is on the CPU and changes with every step.
 
-    The mask token is never written, although a model may give it the highest logit: the published samplers then count
-    the position as filled and leave a hole in the answer.
+    Samplers must not write the mask token, even if it has the highest logit: the published samplers then count the
+    position as filled and leave a mask in the answer.
     """
 
     def __init__(self, model: LanguageModel, canvas: Canvas) -> None:
@@ -58,8 +57,8 @@ class Board:
     def logits(self, where: Places, *, ids: Tensor | None = None, observed: bool = True) -> Tensor:
         """One forward pass; (n, vocabulary) float32 logits that decide the n places `where`.
 
-        `ids` stands in for the sequence in a pass that only contrasts with it. Where a text is forced, an observed pass
-        also settles the probability of its tokens.
+        `ids` replaces the sequence in an unobserved contrast pass (guidance). Where a text is forced, an observed pass
+        also records the probability of its tokens.
         """
         sample, position = where
         row = self.canvas.rows[sample, position]
@@ -82,9 +81,9 @@ class Board:
         return logits
 
     def fill(self, where: Places, token: Tensor, confidence: Tensor, keep: Tensor, *, passes: int = 1) -> Step:
-        """Write the tokens at the places marked in `keep` (n,) and give the step that did it.
+        """Write the tokens at the places marked in `keep` (n,) and return the step.
 
-        A forced text takes the place of `token`; where it is written stays the sampler's choice, `confidence` its own.
+        A forced text replaces `token`; the positions are still the sampler's choice.
         """
         check_finite(confidence, self.steps)
         sample, position, token = where.sample[keep], where.position[keep], token[keep]
@@ -115,7 +114,7 @@ def probability_of(logits: Tensor, token: Tensor) -> Tensor:
 
 
 def check_finite(confidence: Tensor, step: int) -> None:
-    """Refuse to go on from logits that are not numbers: every choice made from them would be arbitrary."""
+    """Stop at logits that are not finite: every choice made from them would be arbitrary."""
     if bool(confidence.isnan().any()):
         raise FloatlensError(
             f"the model's logits are not finite at step {step}; load it in float32 or bfloat16, or check its weights"

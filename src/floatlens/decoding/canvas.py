@@ -1,7 +1,7 @@
-"""The layout of a batch before the first pass: where each prompt stands, what is to be written, which row decides it.
+"""The layout of a batch before the first pass: where each prompt is, what is to be written, which row decides it.
 
-Everything that does not change while decoding is settled here, once, so that samplers, capture and traces agree on
-column numbers. Prompts are ids: no text is tokenised here, and no chat template is applied.
+Everything that does not change while decoding is fixed here, so samplers, capture and traces agree on column numbers.
+Prompts are token ids: no text is tokenised and no chat template is applied.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _END_OF_TURN = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Canvas:
-    """What is known of a batch before it is decoded. Tensors are (batch, length) and on the CPU.
+    """The layout of a batch. Tensors are (batch, length) and on the CPU.
 
-    A masked diffusion model gets prompt and masks in one piece, padded before (`padding="left"`) or after ("right").
-    An autoregressive model gets its prompts padded to one width on that side, then `gen_length` columns for what it
-    will write, so that a column is also the index of a key in the KV cache.
+    For a masked diffusion model prompt and masks are contiguous, padded before (`padding="left"`) or after ("right").
+    For an autoregressive model prompts are padded to one width on that side, followed by `gen_length` columns for the
+    answer, so a column is also the index of a key in the KV cache.
     """
 
     ids: Tensor
     """Prompt, then masks (or, for an autoregressive model, padding that is still to be overwritten)."""
     attention_mask: Tensor
-    """bool, True where a real token stands or will stand."""
+    """bool, True where there is or will be a real token."""
     answer: Tensor
     """bool, True where a token is to be written: the appended masks, and masks inside the prompt."""
     rows: Tensor
-    """For answer columns the column of the query whose logits decide it (see `LanguageModel.row_of`), else -1."""
+    """For answer columns the column of the query whose logits decide them (see `LanguageModel.row_of`), else -1."""
     prompt_lengths: tuple[int, ...]
     starts: tuple[int, ...]
     """Column of each sample's first real token."""
@@ -54,7 +54,7 @@ class Canvas:
     settings: Settings
     padding: Padding
     target: Tensor | None = None
-    """Ids to write instead of the sampler's own, -1 outside answer columns; None where nothing is forced."""
+    """Forced ids, -1 outside answer columns; None where nothing is forced."""
 
     @property
     def length(self) -> int:
@@ -63,8 +63,8 @@ class Canvas:
     def block_of(self, block_length: int) -> Tensor:
         """(batch, length) number of the block each column belongs to.
 
-        Blocks begin where the prompt ends, and masks inside it belong to the first; where only these are to be filled
-        (`gen_length` 0), they are counted in reading order. A `block_length` of 0 makes them one block.
+        Blocks begin at the end of the prompt; masks inside the prompt belong to the first block. With `gen_length` 0
+        the masks of the prompt are counted in reading order. A `block_length` of 0 makes them one block.
         """
         if not self.settings.gen_length and block_length:
             return (self.answer.long().cumsum(dim=1) - 1).clamp_min(0) // block_length
@@ -82,7 +82,7 @@ class Canvas:
 def read_prompts(prompt_ids: Any, vocab_size: int, name: str = "prompt") -> list[list[int]]:
     """One list of ids per sample, from a list, a list of lists, or a 1-D or 2-D tensor (whose rows hold no padding).
 
-    `name` is what errors call them.
+    `name` is used in error messages.
     """
     if isinstance(prompt_ids, str):
         raise FloatlensError(
@@ -109,7 +109,7 @@ def read_prompts(prompt_ids: Any, vocab_size: int, name: str = "prompt") -> list
 def lay_out(
     model: LanguageModel, prompts: list[list[int]], sampler: str, settings: Settings, padding: str = "left"
 ) -> Canvas:
-    """Place the prompts and what is to be written after them, and check that it fits the model."""
+    """Place the prompts and the answers after them, and check that they fit the model."""
     if padding not in ("left", "right"):
         raise FloatlensError(f'padding="{padding}"{did_you_mean(str(padding), ("left", "right"))}')
     _check_fit(model, prompts, settings)
@@ -156,14 +156,14 @@ def _check_fit(model: LanguageModel, prompts: list[list[int]], settings: Setting
 
 
 def _refuse_gaps(model: LanguageModel) -> None:
-    """Padding between prompt and answer is harmless to full attention only: windows and states count columns."""
+    """Padding between prompt and answer is harmless for full attention only: windows and states count columns."""
     config = model.config
     windowed = () if getattr(config, "sliding_window", None) is None else ("sliding_attention",)
     others = set(getattr(config, "layer_types", None) or windowed) - {"full_attention"}
     if others:
         raise FloatlensError(
-            f'{model.ref} has layers of {", ".join(sorted(others))}, which padding="right" would upset in a batch of '
-            f'prompts of different lengths; use padding="left"'
+            f"{model.ref} has layers of {', '.join(sorted(others))}, which do not support "
+            f'padding="right" for prompts of different lengths; use padding="left"'
         )
 
 
@@ -171,7 +171,7 @@ _Placed = tuple[Tensor, Tensor, Tensor, list[int]]
 
 
 def _blank(model: LanguageModel, batch: int, length: int) -> tuple[Tensor, Tensor]:
-    """Filler everywhere: never attended to, yet it needs an embedding, and some checkpoints' pad id has none."""
+    """Filler everywhere: never attended to, but it needs an embedding, and some checkpoints' pad id has none."""
     named = (model.pad_id, *model.eos_ids, 0)
     filler = next(token for token in named if token is not None and 0 <= token < model.vocab_size)
     return torch.full((batch, length), filler), torch.zeros(batch, length, dtype=torch.bool)
@@ -202,7 +202,7 @@ def _place_arm(model: LanguageModel, prompts: list[list[int]], gen_length: int, 
 
 
 def _rows(model: LanguageModel, real: Tensor, answer: Tensor) -> Tensor:
-    """`row_of` counts a sample's own tokens; here its result is turned into columns, over any padding in between."""
+    """`row_of` counts the tokens of a sample; its results are converted to columns here."""
     rows = torch.full(real.shape, -1)
     for sample in range(len(real)):
         columns = real[sample].nonzero().flatten()
@@ -213,13 +213,13 @@ def _rows(model: LanguageModel, real: Tensor, answer: Tensor) -> Tensor:
 
 
 def end_ids(model: LanguageModel) -> tuple[int, ...]:
-    """The model's EOS ids and, where its tokenizer knows one, the token that ends a turn of a chat."""
+    """The model's EOS ids and the end-of-turn token, if its tokenizer has one."""
     found = list(model.eos_ids)
     tokenizer = model.tokenizer
     if tokenizer is not None:
         for token in _END_OF_TURN:
             number = tokenizer.convert_tokens_to_ids(token)
-            # an unknown token comes back as the id of <unk>, which ends nothing
+            # an unknown token is returned as the id of <unk>
             if isinstance(number, int) and tokenizer.convert_ids_to_tokens(number) == token and number not in found:
                 found.append(number)
     return tuple(found)

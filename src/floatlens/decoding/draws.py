@@ -1,7 +1,7 @@
-"""Every random number and every choice of a token or position, so that all samplers make them the same way.
+"""Random numbers and choices of tokens and positions, shared by all samplers.
 
-Numbers are drawn on the CPU, in float64, from one generator per sample: neither the device nor the companions in a
-batch change what a sample gets. Nothing here knows of models or of steps.
+Numbers are drawn on the CPU, in float64, from one generator per sample, so they depend neither on the device nor on the
+other samples of a batch.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from torch import Tensor
 __all__ = ["ban", "best", "categorical", "generators", "gumbel", "gumbel_argmax", "nucleus", "uniform", "wide"]
 
 _GUMBEL_ROWS = 16
-"""Rows noised at a time: at a vocabulary of 130 000 one such piece takes 16 MiB."""
+"""Rows per block of noise: 16 MiB at a vocabulary of 130 000."""
 
 
 def generators(seed: int | Sequence[int], batch: int) -> list[torch.Generator]:
-    """One generator per sample: all from the same number, or each from its own."""
+    """One generator per sample: all with the same seed, or each with its own."""
     seeds = [seed] * batch if isinstance(seed, int) else list(seed)
     return [torch.Generator().manual_seed(number) for number in seeds]
 
@@ -73,7 +73,7 @@ def nucleus(logits: Tensor, top_p: float | None = None, top_k: int | None = None
     if top_p is not None and top_p < 1:
         ordered, order = logits.sort(dim=-1, descending=True, stable=True)
         heap = torch.softmax(ordered, dim=-1).cumsum(dim=-1)
-        crossed = torch.nn.functional.pad(heap[:, :-1] > top_p, (1, 0))  # by the tokens before, so the first stays
+        crossed = torch.nn.functional.pad(heap[:, :-1] > top_p, (1, 0))  # by the previous tokens, so the first is kept
         logits = logits.masked_fill(torch.zeros_like(crossed).scatter(1, order, crossed), -torch.inf)
     if top_k is not None and top_k < logits.shape[-1]:
         kth = logits.topk(top_k, dim=-1).values[:, -1:]

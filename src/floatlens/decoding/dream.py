@@ -1,7 +1,7 @@
-"""Dream's sampler: no blocks; each pass unmasks a share of what is left, on a schedule of times from 1 to eps.
+"""Dream's sampler: no blocks; each pass unmasks a share of the remaining masks, on a schedule of times from 1 to eps.
 
-Defaults are those of Dream's README (temperature 0, no top_p, no top_k), not the legacy ones that unset arguments take
-in its code. It serves shifted and unshifted models alike, and it does not stop at EOS.
+Defaults are those of Dream's README (temperature 0, no top_p, no top_k), not the legacy defaults in its code. It works
+for shifted and unshifted models, and it does not stop at EOS.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class DreamSettings(Settings):
 def run(
     model: LanguageModel, canvas: Canvas, settings: DreamSettings, random: Sequence[torch.Generator]
 ) -> Iterator[Step]:
-    """Yield a step after every pass; a pass may commit nothing, where the schedule rounds down to no token.
+    """Yield a step after every pass; a pass commits nothing where the schedule rounds down to 0 tokens.
 
-    How many masks a pass fills is counted for each sample by itself. The published code takes the mean over the batch,
-    so that there a sample's text depends on its companions; here it is what the sample would get alone.
+    The number of masks to fill is computed for each sample. The published code takes the mean over the batch, so a
+    sample's text depends on the other samples; here a sample gets the same text alone and in a batch.
     """
     board = Board(model, canvas)
     time = torch.linspace(1, settings.eps, settings.steps + 1)
@@ -78,7 +78,7 @@ def run(
         if settings.alg == "origin":
             keep = uniform(where.sample, random) < fraction
         else:
-            # float32 throughout: at a whole number the published rounding hangs on the last bit
+            # float32 throughout: the published rounding depends on the last bit
             count = (board.open().sum(dim=1).float() * fraction).long()
             keep = best(_order(confidence, where.sample, settings.alg_temp, random), where.sample, count)
         yield board.fill(where, token, confidence, keep)

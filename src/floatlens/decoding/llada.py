@@ -79,8 +79,8 @@ def run(
 ) -> Iterator[Step]:
     """Yield a step after every pass.
 
-    A block with n masks and S passes commits n // S tokens in each, one more in the first n % S. Passes that would find
-    no mask left (S > n) are not run.
+    A block with n masks and S passes commits n // S tokens in each pass, and one more in the first n % S. Passes
+    without a mask left (S > n) are not run.
     """
     board = Board(model, canvas)
     block_of = canvas.block_of(settings.block_length)
@@ -101,7 +101,7 @@ def run(
 
 
 def _guided(board: Board, where: Places, scale: float) -> Tensor:
-    """Logits pushed away, by `scale`, from those of a pass that sees none of what was given."""
+    """Logits with classifier-free guidance: contrasted, by `scale`, with a pass that does not see the prompt."""
     logits = board.logits(where)
     if not scale:
         return logits
@@ -115,8 +115,8 @@ def _read(
 ) -> tuple[Tensor, Tensor]:
     """(n,) token and (n,) confidence, its noise-free probability.
 
-    With `confidence_eos_eot_inf` both tokens lose their confidence at any temperature; the published code forgets EOS
-    when the temperature is above 0, by an alias of one tensor.
+    With `confidence_eos_eot_inf` both tokens lose their confidence at any temperature; the published code misses EOS at
+    temperatures above 0, because two names alias one tensor.
     """
     if settings.logits_eos_inf:
         logits = ban(logits, board.model.eos_ids)

@@ -1,7 +1,6 @@
-"""What the settings of every sampler have in common: a seed, defaults that may follow other settings, one-line errors.
+"""Base classes of the settings of samplers, shared by command line, study and manifest.
 
-The classes are plain pydantic models, so that the command line, the YAML study and the run manifest share them. They
-check values against one another; what needs the model or the prompt is checked where the canvas is laid out.
+They check values against one another; what depends on the model or the prompt is checked by `plan`.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Settings(BaseModel):
-    """Base of every sampler's settings. A setting given as None counts as not given and takes its default."""
+    """Base class of every sampler's settings. A setting given as None takes its default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     seed: _Seed | tuple[_Seed, ...] = Field(
         0,
-        description="one number for every sample alike, so that a sample decoded alone gives the same tokens as in a "
-        "batch; or a list with one number per sample",
+        description="one number for all samples, so a sample gives the same tokens alone and in a batch; "
+        "or a list with one number per sample",
     )
     gen_length: int = Field(32, description="how many tokens to write after the prompt")
 
@@ -40,7 +39,7 @@ class Settings(BaseModel):
         """Raise a FloatlensError if these settings ask for something `model` does not have."""
 
     def check_masks(self, masks: Sequence[int]) -> None:
-        """Raise a ValueError if they do not fit samples that have so many positions to fill."""
+        """Raise a ValueError if they do not fit samples with these numbers of positions to fill."""
 
     def check_steps(self, masks: int) -> None:
         """Raise a ValueError if they ask for more steps than `masks` positions can take."""
@@ -78,7 +77,7 @@ class BlockSettings(Settings):
 
 
 def require_divisor(name: str, value: int, part: str, divisor: int) -> None:
-    """Raise a ValueError that says which values near `value` would do."""
+    """Raise a ValueError that suggests the nearest valid values."""
     if value % divisor:
         below = value - value % divisor
         near = f"{below} or {below + divisor}" if below else f"{divisor}"

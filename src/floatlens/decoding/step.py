@@ -1,7 +1,6 @@
-"""What a decoder hands out: a `Step` for every forward pass, and `Decoded` when the last mask is gone.
+"""The results of decoding: a `Step` for every forward pass, and `Decoded` at the end.
 
-Both are plain records on the CPU, whatever device the model is on. They hold no logits and no attention: attention is
-observed by capture while the pass runs.
+Both are on the CPU, whatever device the model is on. They hold no logits and no attention.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ __all__ = ["Decoded", "Step"]
 class Step:
     """One observed forward pass and the tokens it decided, in order of (sample, position).
 
-    `sequence` (batch, length) is a copy of what stood there before the pass. For a masked diffusion model it has the
-    canvas's length throughout; for an autoregressive model it is what exists so far and grows by one column per step
-    (the first step is the prefill, over the prompt alone; a sample that has ended is filled with padding). Column
-    numbers mean the same in every step, in `Canvas`, and in the keys of a pass, with or without a KV cache.
+    `sequence` (batch, length) is a copy of the ids before the pass. For a masked diffusion model it has the canvas's
+    length; for an autoregressive model it grows by one column per step (the first step is the prefill over the prompt;
+    a sample that has ended is padded). Column numbers are the same in every step, in `Canvas` and in the keys of a
+    pass, with or without a KV cache.
     """
 
     index: int
@@ -41,16 +40,16 @@ class Step:
     token: Tensor
     """(committed,) the id written."""
     confidence: Tensor
-    """(committed,) float32, the model's: the token's probability, or the measure Dream's `alg` names."""
+    """(committed,) float32: the token's probability, or the measure that Dream's `alg` names."""
     row: Tensor
-    """(committed,) column of the query whose logits decided it; less `Pass.offset`, its index within the pass."""
+    """(committed,) column of the query whose logits decided it; minus `Pass.offset`, its index within the pass."""
     unfinished: Tensor
-    """(batch,) bool: False for a sample that was complete before this pass and only accompanies the others."""
+    """(batch,) bool: False for a sample that was complete before this pass."""
     passes: int = 1
-    """Forward passes spent, unobserved ones included: 2 under classifier-free guidance."""
+    """Number of forward passes, including unobserved ones: 2 with classifier-free guidance."""
     probability: Tensor | None = None
-    """(committed,) float64, only where a text is forced: what the plain softmax of the model's logits gives each token
-    written, before guidance, temperature and whatever else the sampler does to them."""
+    """(committed,) float64, only where a text is forced: the probability of each token in the softmax of the model's
+    logits, before guidance, temperature and other changes by the sampler."""
 
     def __repr__(self) -> str:
         return f"Step({self.index}: {len(self.token)} committed of {tuple(self.sequence.shape)})"
@@ -80,9 +79,9 @@ class Decoded:
     def log_likelihood(self) -> list[float]:
         """For each sample the mean of log p (natural) over its forced tokens, p as in `Step.probability`.
 
-        Each token counts as the model saw it when it was written. For an autoregressive model that is the likelihood of
-        the text; for a masked diffusion model it depends on the order, so it is one path's estimate. A FloatlensError
-        where nothing was forced.
+        Each probability is from the step in which the token was written. For an autoregressive model the mean is the
+        likelihood of the text; for a masked diffusion model it is an estimate that depends on the order. A
+        FloatlensError where nothing was forced.
         """
         if not self.forced:
             raise FloatlensError("nothing was forced, so no text has a likelihood; decode with target_ids")
@@ -96,7 +95,7 @@ class Decoded:
     def answers(self) -> list[list[int]]:
         """The ids written for each sample, in reading order, up to but without the first end-of-text or end-of-turn.
 
-        A forced text is given whole.
+        A forced text is returned complete.
         """
         ends = torch.tensor(() if self.forced else self.canvas.end_ids, dtype=torch.long)
         written = self.canvas.answer[:, : self.sequence.shape[1]]

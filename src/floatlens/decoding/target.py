@@ -1,7 +1,7 @@
-"""Forced decoding: a given text is written; the sampler chooses where, the text says what.
+"""Forced decoding: a given text is written; the sampler chooses the order.
 
-Here targets are read, checked against the prompts and put on the canvas. `Board.fill` and the
-sampler `ar` write them; no other sampler knows that anything is forced.
+Targets are read, checked against the prompts and put on the canvas. `Board.fill` and the sampler `ar` write them; other
+samplers need no code for it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def follow(
     """The settings with the `gen_length` that the targets leave: their length minus the masks inside the prompts."""
     given, masks = settings.get("gen_length"), [0] * len(prompts)
     if given is not None and not isinstance(given, int):
-        return dict(settings)  # which says what is wrong when it is read
+        return dict(settings)  # read_settings reports what is wrong
     if model.kind == "mdm" and model.mask_id is not None:
         masks = [prompt.count(model.mask_id) for prompt in prompts]
     appended = len(targets[0]) - masks[0] if given is None else given
@@ -72,7 +72,7 @@ def follow(
 
 
 def settings_of_hole(sampler: Sampler, settings: Mapping[str, Any], masks: int) -> dict[str, Any]:
-    """Settings for a prompt with `masks` masks and nothing after it: one pass per mask if `steps` is not set."""
+    """Settings for a prompt with `masks` masks and no appended ones: one pass per mask unless `steps` is set."""
     made = {**settings, "gen_length": 0}
     if "steps" in sampler.settings.model_fields and made.get("steps") is None:
         made["steps"] = masks
@@ -87,7 +87,7 @@ def force(canvas: Canvas, targets: list[list[int]]) -> Canvas:
 
 
 def open_settings(sampler: Sampler, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every setting of `sampler` but `gen_length` and what follows it unless given: the length is each text's own.
+    """The settings of `sampler` without those that depend on the length of each text.
 
     Example: `open_settings(SAMPLERS["llada"], {"temperature": 0.5})` has no gen_length, steps or block_length.
     """

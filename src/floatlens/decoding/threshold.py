@@ -1,7 +1,7 @@
 """Parallel decoding by confidence (Fast-dLLM): each pass commits every token of the block above a threshold.
 
-A block ends when it is full, so the number of passes depends on the model. Every pass is a full one: no key or value
-is reused between passes, which is what makes the attention of each step exact.
+A block ends when it is full, so the number of passes depends on the model. Every pass is a full pass: no key or value
+is reused, so the attention of each step is exact.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ThresholdSettings(BlockSettings):
 def run(
     model: LanguageModel, canvas: Canvas, settings: ThresholdSettings, random: Sequence[torch.Generator]
 ) -> Iterator[Step]:
-    """Yield a step after every pass. Each sample goes on to its next block by itself, as it would alone."""
+    """Yield a step after every pass. Each sample moves to its next block independently of the others."""
     board = Board(model, canvas)
     block_of = canvas.block_of(settings.block_length)
     while bool((masks := board.open()).any()):

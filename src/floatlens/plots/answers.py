@@ -94,7 +94,7 @@ def _stressed(name: str, title: str, curves: Sequence[Curve], style: Mapping[str
     scaled = test.summary == "area"
     points = {point.x: point for curve in curves for point in curve.points}
     at = {x: x if scaled else float(i) for i, x in enumerate(points)}
-    ticks = tuple((at[x], test.tick(point)) for x, point in points.items())
+    ticks = tuple((at[x], test.tick(x, point.point)) for x, point in points.items())
     x = Axis(test.axis, ticks, test.scale, None if scaled else (-0.6, len(points) - 0.4))
     kind: Any = "line" if scaled else "points"
     drawn = tuple(series(style[one.model], [at[x] for x in one.x], one.scores, kind=kind) for one in curves)

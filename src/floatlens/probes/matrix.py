@@ -1,4 +1,4 @@
-"""Full attention weights of chosen layers, heads and steps: for close looks, and for checking every other probe."""
+"""Full attention weights of selected layers, heads and steps, for close inspection and for tests of other probes."""
 
 from __future__ import annotations
 

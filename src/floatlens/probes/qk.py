@@ -1,7 +1,7 @@
 """Column means of q·k, its angle and its norms (methods §4), in O(T·d) per head: no (query, key) product is formed.
 
 mean_i q_i·k_j = q̄·k_j, so only means of queries are needed; with a causal mask, means over the queries that see key j.
-Full q·k heatmaps are kept only for the layers, heads and steps that were asked for.
+Full q·k heatmaps are kept only for selected layers, heads and steps.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class QK(Snapshot):
         else:
             sums = _causal_sums if layer.mask.causal and layer.state.queries > 1 else _plain_sums
             dot, cos, norm, weight = sums(query, query_norm, real, key)
-        if layer.mask.padding is not None:  # no query sees a padded key, so that it has no mean: 0 / 0
+        if layer.mask.padding is not None:  # no query sees a padded key, so its mean is undefined: 0 / 0
             kept = layer.mask.padding[:, None].float()
             dot, cos, norm, weight = dot * kept, cos * kept, norm * kept, weight * kept
         floor = key_norm.clamp(min=torch.finfo(torch.float32).tiny)
@@ -77,7 +77,7 @@ def _by_head(means: Tensor, key: Tensor) -> Tensor:
 
 
 def _plain_sums(query: Tensor, query_norm: Tensor, real: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Σ over all real queries of q·k, q̂·k and |q|, and how many they are."""
+    """Sums over all real queries of q·k, q̂·k and |q|, and the number of queries."""
     unit = real / query_norm.clamp(min=torch.finfo(torch.float32).tiny)
     picks = torch.stack([real.expand_as(unit), unit], dim=2)
     summed = (picks.flatten(0, 1) @ query.flatten(0, 1)).view(*query.shape[:2], 2, -1)
@@ -111,7 +111,7 @@ def _causal_sums(query: Tensor, query_norm: Tensor, real: Tensor, key: Tensor) -
 def _ruled_sums(
     query: Tensor, query_norm: Tensor, real: Tensor, key: Tensor, mask: BlockMask
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same under any other mask (a sliding window): the visibility of each block of queries is multiplied out."""
+    """The same under any other mask (a sliding window), from the visibility matrix of each block of queries."""
     batch, heads, queries, dim = query.shape
     unit = query / query_norm.clamp(min=torch.finfo(torch.float32).tiny).unsqueeze(-1)
     both = torch.cat([query, unit, query_norm.unsqueeze(-1)], dim=-1) * real.unsqueeze(-1)

@@ -1,7 +1,7 @@
-"""Whole (query, key) matrices of a few chosen layers, heads and steps, with a guard on their size.
+"""Full (query, key) matrices of selected layers, heads and steps, with a limit on their size.
 
-With a key/value cache each pass brings only its new rows; they are put below the earlier ones, so that a snapshot of
-step s is what a full pass over the sequence so far would give.
+With a key/value cache each pass computes only its new rows; they are appended to the earlier ones, so the snapshot of
+a step is that of a full pass over the sequence so far.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Snapshot(Probe):
         if size > self.max_bytes:
             raise FloatlensError(
                 f'probe "{self.name}": {what} would take {size / 2**20:.0f} MiB and max_bytes allows '
-                f"{self.max_bytes / 2**20:.0f}; choose fewer with Select(layers=…, heads=…, steps=…)"
+                f"{self.max_bytes / 2**20:.0f}; select fewer with Select(layers=…, heads=…, steps=…)"
             )
 
     def keep(self, layer: Layer, rows: Tensor) -> None:
-        """Rows (batch, chosen head, new query, key) of this pass; stored when its step was chosen."""
+        """Rows (batch, selected head, new query, key) of this pass; stored if its step is selected."""
         earlier = self._rows.get(layer.index)
         if layer.state.offset and earlier is not None:
             grown = torch.nn.functional.pad(earlier, (0, rows.shape[-1] - earlier.shape[-1]), value=float("nan"))

@@ -1,8 +1,4 @@
-"""Prompts: template + question + documents -> token ids and the region of every token.
-
-This is the only place that builds a prompt or says which token belongs to which document. It runs no model, loads no
-data, and never looks at attention.
-"""
+"""Prompts: template + question + documents → token ids and the region of every token."""
 
 from floatlens.prompts.builder import build, from_ids, from_text
 from floatlens.prompts.encode import answer_text, continuation, token_pieces

@@ -1,7 +1,7 @@
-"""The one way to make a prompt: template + question + documents -> token ids with a region for every token.
+"""Builds prompts: template + question + documents → token ids with a region for every token.
 
-`build` is for questions, `from_text` and `from_ids` for prompts that are already written. Documents that do not fit are
-cut from the end and a warning says so; nothing else about the data is ever changed.
+`build` is for questions, `from_text` and `from_ids` for complete prompts. Documents that do not fit are cut from the
+end, with a warning; nothing else about the data is changed.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ def build(
 ) -> Prompt:
     """A question, with or without documents, as a prompt.
 
-    `gold` is the 0-based index of the gold document (or mark documents with `is_gold`). `max_tokens` is what the prompt
-    may take; documents are cut from the end to fit. `chat` None wraps the prompt as a user message wherever the
-    tokenizer has a chat template.
+    `gold` is the 0-based index of the gold document (or mark documents with `is_gold`). Documents are cut from the end
+    to fit `max_tokens`. With `chat` None the prompt is a user message if the tokenizer has a chat template.
 
     Example: `build(tokenizer, question="Who?", documents=["It was Ann.", "It rained."], gold=0, answers=["Ann"])`
     """
@@ -58,7 +57,7 @@ def build(
 
 
 def from_text(tokenizer: PreTrainedTokenizerBase | None, text: str) -> Prompt:
-    """A prompt that is already written, as it is: no template, no chat template; all of it "question" after the BOS."""
+    """A complete prompt, without template or chat template: all "question" after the BOS."""
     if not isinstance(text, str) or not text:
         raise FloatlensError("prompt: expected a text that is not empty")
     encoded = encode(check_tokenizer(tokenizer), text, special=True)
@@ -84,7 +83,7 @@ def from_ids(ids: Sequence[int] | Any, bos_id: int | None = None) -> Prompt:
 
 
 def _mark_gold(documents: tuple[Document, ...], gold: int | None) -> tuple[Document, ...]:
-    """The documents with `is_gold` set on the gold one; `gold` must not contradict marks that are already there."""
+    """The documents with `is_gold` set on the gold one; `gold` must not contradict existing marks."""
     if gold is None:
         return documents
     if isinstance(gold, bool) or not isinstance(gold, int | np.integer) or not 0 <= gold < len(documents):

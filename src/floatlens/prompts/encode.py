@@ -1,7 +1,7 @@
-"""From a rendered text to tokens: the chat template around it, the tokenizer's offsets, and a region for every token.
+"""From a rendered text to tokens: the chat template, the tokenizer's offsets, and a region for every token.
 
-Regions come from character offsets of the one encoding that the model gets. Nothing is tokenised in pieces, and a chat
-template whose effect on the text cannot be followed exactly is refused.
+Regions come from the character offsets of the encoding that the model gets: the text is tokenised as a whole. A chat
+template that changes the text in other ways than wrapping it is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SENTINEL = "floatlensUserMessage"
 
 @dataclass(frozen=True)
 class Encoded:
-    """Token ids, character offsets (token, 2) and which tokens the tokenizer added by itself (token)."""
+    """Token ids, character offsets (token, 2), and which tokens (token) the tokenizer added."""
 
     ids: list[int]
     offsets: NDArray[np.int64]
@@ -51,9 +51,9 @@ class Encoded:
 
 
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase | None) -> PreTrainedTokenizerBase:
-    """The tokenizer, if there is one and it can tell where its tokens stand in the text."""
+    """The tokenizer, if there is one and it gives character offsets."""
     if tokenizer is None:
-        raise FloatlensError("this model came without a tokenizer; give prompt_ids= instead of text")
+        raise FloatlensError("this model has no tokenizer; give prompt_ids= instead of text")
     if not tokenizer.is_fast:
         raise FloatlensError(
             f"{type(tokenizer).__name__} gives no character offsets, so regions cannot be placed; "
@@ -63,15 +63,15 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase | None) -> PreTrainedToke
 
 
 def answer_text(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
-    """What a model wrote, as text: without special tokens, and without space around it."""
+    """The answer as text, without special tokens and surrounding space."""
     return str(tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
 
 
 def token_pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
-    """Each token as text. Decoded one by one, so that a piece of a character shows as U+FFFD instead of vanishing.
+    """Each token as text, decoded separately, so part of a character shows as U+FFFD.
 
-    A SentencePiece decoder drops the space in front of what it takes for a beginning, which here is every token: where
-    the vocabulary marks one (▁ or Ġ), it is put back, since it tells a word from the rest of one.
+    A SentencePiece decoder drops the space before the first token, which here is every token. Where the vocabulary
+    marks a space (▁ or Ġ) it is restored, because it separates words.
     """
     made = {}
     for i in set(ids):
@@ -81,7 +81,7 @@ def token_pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list
 
 
 def uses_chat(tokenizer: PreTrainedTokenizerBase, chat: bool | None) -> bool:
-    """Whether to wrap the prompt as a user message: as asked, or whenever the tokenizer has a chat template."""
+    """Whether to wrap the prompt as a user message: as given, or if the tokenizer has a chat template."""
     has_template = bool(getattr(tokenizer, "chat_template", None))
     if chat and not has_template:
         raise FloatlensError("chat=True, but the tokenizer has no chat template; set one, or leave chat out")
@@ -100,7 +100,7 @@ def chat_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
 
 
 def wrap_chat(tokenizer: PreTrainedTokenizerBase, frame: tuple[str, str], rendered: Rendered) -> Rendered:
-    """The rendered text as a user message in the tokenizer's chat template, its spans moved to where they now stand."""
+    """The rendered text as a user message in the tokenizer's chat template, with its spans shifted accordingly."""
     prefix, suffix = frame
     whole = _apply_chat(tokenizer, rendered.text)
     text = rendered.text
@@ -109,7 +109,7 @@ def wrap_chat(tokenizer: PreTrainedTokenizerBase, frame: tuple[str, str], render
             break
     else:
         raise FloatlensError("the chat template rewrites the user message, so regions cannot be placed; use chat=False")
-    cut = text.index(kept)  # only spaces were taken off the ends, so the first place is the place
+    cut = text.index(kept)  # only spaces were removed at the ends, so the first match is the right one
     return _moved(rendered, whole, len(prefix) - cut, len(prefix), len(prefix) + len(kept))
 
 
@@ -133,10 +133,10 @@ def _moved(rendered: Rendered, text: str, shift: int, low: int, high: int) -> Re
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> Encoded:
-    """Tokenise a whole prompt. `special` asks for the tokenizer's own special tokens; a chat template has its own.
+    """Tokenise a whole prompt. With `special` the tokenizer adds its special tokens; a chat template has its own.
 
-    A text that already begins with the BOS token gets no second one, and an EOS that the tokenizer puts at the end is
-    taken off again: the answer is still to come.
+    A text that already begins with the BOS token gets no second one, and an EOS that the tokenizer appends is removed:
+    the answer is still to come.
     """
     bos_token = tokenizer.bos_token
     if special and isinstance(bos_token, str) and bos_token and text.startswith(bos_token):
@@ -163,8 +163,8 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> E
 def continuation(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: str) -> list[int]:
     """The ids of `text` as it continues the prompt: no special tokens are added, and no token of the prompt changes.
 
-    After a question that is put without a space at its end, a text that begins with none gets one, as a model would
-    begin its answer ("Answer:" and then " Paris"). After a prompt of your own nothing is put in between.
+    After a question without a space at its end, a text that begins with none gets one, as a model would begin its
+    answer ("Answer:" and then " Paris"). After a complete prompt nothing is added.
     """
     if not isinstance(text, str) or not text.strip():
         raise FloatlensError("target: expected a text that is not empty")
@@ -174,7 +174,7 @@ def continuation(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: str) 
         whole = encode(tokenizer, prompt.text + text, special=not prompt.chat).ids
         if whole[: len(prompt.ids)] == prompt.ids and len(whole) > len(prompt.ids):
             return whole[len(prompt.ids) :]
-    # tokens reach over the border, or the prompt is ids alone: then the text is tokenised by itself
+    # a token crosses the border, or the prompt is ids alone: the text is tokenised separately
     return encode(tokenizer, text, special=False).ids
 
 
@@ -186,17 +186,17 @@ def locate(text: str, encoded: Encoded, spans: Sequence[Span], regions: Sequence
     "template".
     """
     number = {name: index for index, name in enumerate(regions)}
-    of_char = np.full(len(text) + 1, number["template"], dtype=np.int16)  # one more, for a token of no width at the end
+    of_char = np.full(len(text) + 1, number["template"], dtype=np.int16)  # one more, for an empty token at the end
     for span in spans:
         of_char[span.start : span.stop] = number[span.region]
     starts, stops = encoded.offsets.T
     region_of: NDArray[np.int16] = of_char[np.minimum(starts, len(text))].copy()
-    border = np.concatenate([[0], np.cumsum(of_char[1:] != of_char[:-1])])  # grows wherever the region changes
+    border = np.concatenate([[0], np.cumsum(of_char[1:] != of_char[:-1])])  # increases where the region changes
     crossing = (stops > starts) & (border[np.maximum(stops - 1, 0)] != border[np.minimum(starts, len(text))])
     for token in np.flatnonzero(crossing):
         region_of[token] = _most(text, of_char, int(starts[token]), int(stops[token]))
     for token in np.flatnonzero((starts == stops) & ~encoded.added):
-        if token:  # a piece without characters of its own goes with what it follows
+        if token:  # a token without characters belongs to the region of the previous one
             region_of[token] = region_of[token - 1]
     region_of[encoded.added] = number["template"]
     if encoded.bos:
@@ -207,13 +207,13 @@ def locate(text: str, encoded: Encoded, spans: Sequence[Span], regions: Sequence
 def _most(text: str, of_char: NDArray[np.int16], start: int, stop: int) -> int:
     solid = [i for i in range(start, stop) if not text[i].isspace()]
     found = [int(of_char[i]) for i in solid or range(start, stop)]
-    return max(dict.fromkeys(found), key=found.count)  # max keeps the first of equals, and the keys are in text order
+    return max(dict.fromkeys(found), key=found.count)  # max returns the first of equals; keys are in text order
 
 
 def warn_of_control_tokens(
     tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], region_of: NDArray[np.int16], regions: Sequence[str]
 ) -> None:
-    """Say so when the question or a document holds a control token, which the model reads as control, not as text."""
+    """Warn if the question or a document holds a control token, which the model does not read as text."""
     control = {token for token, entry in tokenizer.added_tokens_decoder.items() if entry.special}
     control.discard(tokenizer.unk_token_id)
     data = {index for index, name in enumerate(regions) if name == "question" or name.startswith("doc")}

@@ -1,7 +1,7 @@
-"""Which tokens an answer could be copied from: the accepted answers inside the gold documents, else all of those.
+"""Evidence: the tokens of accepted answers inside the gold documents, or the whole gold documents.
 
-Answers are looked for as whole words whatever their case; how the evidence was found is returned with it. Texts are not
-normalised further: an answer worded differently is not found, and the whole passage is taken instead.
+Answers are matched as whole words, ignoring case. Texts are not normalised further: if no answer is found, the whole
+passage is the evidence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["as_answers", "evidence_mask", "find_answers"]
 
 
 def as_answers(answers: str | Iterable[str]) -> tuple[str, ...]:
-    """The accepted answers, without empty ones and repeats, longest first."""
+    """The accepted answers without empty ones and duplicates, longest first."""
     given = [answers] if isinstance(answers, str) else list(answers)
     for answer in given:
         if not isinstance(answer, str):
@@ -29,7 +29,7 @@ def as_answers(answers: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def find_answers(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
-    """Where the answers stand in a text, in order; a shorter one inside or across a longer one does not count again."""
+    """The character spans of the answers in a text, in order; spans that overlap a longer answer are left out."""
     found: list[tuple[int, int]] = []
     for answer in sorted(answers, key=len, reverse=True):
         words = r"\s+".join(re.escape(word) for word in answer.split())

@@ -1,7 +1,7 @@
-"""Makes a prompt fit: the last documents go first, then the end of the last one left, at a token boundary.
+"""Makes a prompt fit: the last documents are dropped, then the last one left is cut at a token boundary.
 
-The question and the template are never cut; if they alone are too long, that is an error. Every length is that of a
-whole prompt as the model would get it, because tokens of pieces do not add up to the tokens of the whole.
+The question and the template are never cut; it is an error if they alone are too long. Lengths are always those of a
+whole tokenised prompt, because token counts of parts do not add up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Draft:
 
 
 class Drafter:
-    """All that stays the same while documents come and go."""
+    """Drafts prompts with one tokenizer, template and question and different documents."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, template: Template, question: str, chat: bool | None
@@ -55,7 +55,7 @@ class Drafter:
 
 
 def fit(drafter: Drafter, documents: tuple[Document, ...], max_tokens: int | None) -> tuple[Draft, Dropped | None]:
-    """The longest prompt of at most `max_tokens` tokens, and what had to go for it (None when all of it fits)."""
+    """The longest prompt of at most `max_tokens` tokens, and what was cut (None if everything fits)."""
     full = drafter.draft(documents)
     if max_tokens is None or len(full) <= max_tokens:
         return full, None
@@ -75,7 +75,7 @@ def fit(drafter: Drafter, documents: tuple[Document, ...], max_tokens: int | Non
 
 
 def _most_documents(drafter: Drafter, documents: tuple[Document, ...], max_tokens: int) -> Draft:
-    """The prompt with as many whole documents from the start as fit; all of them are known not to."""
+    """The prompt with as many whole documents from the start as fit; not all of them do."""
     nothing = drafter.draft(())
     if len(nothing) > max_tokens:
         raise FloatlensError(
@@ -86,14 +86,14 @@ def _most_documents(drafter: Drafter, documents: tuple[Document, ...], max_token
 
 
 def _shorten(drafter: Drafter, documents: tuple[Document, ...], max_tokens: int) -> Draft | None:
-    """The prompt with the last of these documents cut at its end until it fits, or None if nothing of it can stay."""
+    """The prompt with the last of these documents cut at its end to fit, or None if nothing of it fits."""
     *whole, last = documents
     draft = drafter.draft(documents)
     start, stop = draft.rendered.texts[-1]
-    # A chat template may have taken spaces off the text, so its first character here need not be its first.
+    # a chat template may have stripped spaces, so the text may not begin with its first character
     shift = last.text.index(draft.rendered.text[start:stop]) - start
     begins = draft.encoded.offsets[~draft.encoded.added, 0]
-    begins = np.unique(begins[(begins > start) & (begins < stop)]) + shift  # a character in several tokens counts once
+    begins = np.unique(begins[(begins > start) & (begins < stop)]) + shift  # a character may have several tokens
     heads = [head for head in (last.text[:cut].rstrip() for cut in begins.tolist()) if head]
 
     def with_head(count: int) -> Draft:
@@ -103,7 +103,7 @@ def _shorten(drafter: Drafter, documents: tuple[Document, ...], max_tokens: int)
 
 
 def _largest(make: Callable[[int], Draft], too_many: int, max_tokens: int) -> Draft | None:
-    """The draft of the largest count below `too_many` that fits, by bisection; None if not even one does."""
+    """The draft of the largest count below `too_many` that fits, by bisection; None if none does."""
     low, high, best = 0, too_many, None
     while high - low > 1:
         middle = (low + high) // 2

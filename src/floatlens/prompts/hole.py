@@ -1,7 +1,6 @@
-"""A passage with a hole: what is cut out, what a model of either kind gets to see, and the regions of it.
+"""A passage with a hole: what is cut out, what each kind of model sees, and the regions.
 
-The passage is tokenised once, so that what is cut out and what is left are the tokens of the whole. Nothing is decoded
-here.
+The passage is tokenised once, so the tokens cut out and those left are tokens of the whole passage.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["HoleLike", "check_hole", "from_passage"]
 
 HoleLike: TypeAlias = int | tuple[int, int] | Sequence[int]
-"""So many tokens in the middle, or (start, stop) in characters, widened to whole tokens."""
+"""A number of tokens in the middle, or (start, stop) in characters, extended to whole tokens."""
 
 
 def check_hole(passage: Any, hole: Any) -> int | tuple[int, int]:
-    """The hole in its plain form; refuses what no tokenizer could make right."""
+    """The hole as a number or a pair; refuses what is invalid for any tokenizer."""
     if not isinstance(passage, str) or not passage.strip():
         raise FloatlensError("passage: expected a text that is not empty")
     if isinstance(hole, int) and not isinstance(hole, bool):
@@ -48,8 +47,8 @@ def from_passage(
 ) -> tuple[Prompt, list[int]]:
     """The passage with a hole as a prompt, and the ids that were cut out.
 
-    With `mask_id` the prompt is the whole passage with masks in the hole, of region "answer"; without it, what comes
-    before the hole, to be continued. All other text is "question" after the BOS.
+    With `mask_id` the prompt is the whole passage with masks in the hole (region "answer"); without it, the text before
+    the hole. All other text is "question" after the BOS.
 
     Example: `prompt, target = from_passage(tokenizer, "The Seine flows through Paris.", (4, 9), mask_id=4)`
     """
@@ -78,12 +77,12 @@ def from_passage(
 
 
 def _digest(passage: str, hole: int | tuple[int, int]) -> str:
-    """The same for every model that is given this passage with this hole."""
+    """A digest of the passage and its hole, the same for every model."""
     return hashlib.sha256(f"{hole} {passage}".encode()).hexdigest()[:16]
 
 
 def _middle(encoded: Encoded, count: int) -> tuple[int, int]:
-    """`count` tokens in the middle of what the tokenizer did not add; text must be left on both sides."""
+    """The `count` tokens in the middle of the text; some text must remain on both sides."""
     own = np.flatnonzero(~encoded.added)
     if count > len(own) - 2:
         raise FloatlensError(

@@ -1,7 +1,7 @@
-"""Prompt templates: named, versioned YAML files, and the text they make together with the places of its parts.
+"""Prompt templates: named, versioned YAML files, and the text they render with the spans of its parts.
 
-Only the template's own strings are parsed for placeholders, once, when the file is read. A question or a document is
-joined in as it is and never interpreted, so braces in data mean nothing. Tokens are not known here.
+Only the template's own strings are parsed for placeholders. Questions and documents are inserted verbatim, so braces in
+data have no meaning.
 """
 
 from __future__ import annotations
@@ -61,10 +61,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Rendered:
-    """A text, its regions in order (what no span covers is template text), and where each document's own text stands.
+    """A text, its regions in order (the rest is template text), and the span of each document's own text.
 
-    A document's span runs from its title or text, whichever comes first, to the end of the other: its number and other
-    words of the template before or after are not the document's, so that no template changes what a document is.
+    A document's span covers its title and text; its number and other template words around it do not belong to it.
     """
 
     text: str
@@ -73,7 +72,7 @@ class Rendered:
 
 
 def template_names() -> list[str]:
-    """The templates that come with floatlens."""
+    """The bundled templates."""
     folder = resources.files("floatlens.prompts") / "templates"
     return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
 
@@ -163,12 +162,12 @@ def _pieces(source: str, where: str, key: str) -> tuple[Piece, ...]:
             raise FloatlensError(f"{where}: the placeholder {{{slot}}} is missing")
     for slot in sorted(once):
         if slots.count(slot) > 1:
-            raise FloatlensError(f"{where}: the placeholder {{{slot}}} may stand there only once")
+            raise FloatlensError(f"{where}: the placeholder {{{slot}}} may be used only once")
     return tuple((literal, slot) for literal, slot, _, _ in parsed)
 
 
 class _Writer:
-    """Joins pieces and remembers where they came to stand."""
+    """Joins pieces of text and returns their spans."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []

@@ -1,7 +1,6 @@
-"""What goes into a prompt and what comes out of one: `Document`, `Prompt`, and `Dropped` for what did not fit.
+"""`Document`, `Prompt`, and `Dropped` for what did not fit.
 
-These are plain values. They hold no tokenizer and never re-tokenise; everything about tokens is settled when a prompt
-is built, so that whoever reads a region later reads what the model saw.
+They hold no tokenizer; regions are computed once, from the tokens that the model gets.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def _as_document(item: DocumentLike, where: str) -> Document:
 
 @dataclass(frozen=True)
 class Dropped:
-    """What was cut to make a prompt fit: whole documents from the end, then the end of the last one that is left.
+    """What was cut to make a prompt fit: whole documents from the end, then the end of the last remaining one.
 
     `tokens` is the difference between the full prompt and this one; `shortened` is the index of a document cut inside.
     """
@@ -81,9 +80,9 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Hole:
-    """Where a passage was cut open: `tokens` of them from token `start` on.
+    """The hole of a passage: `tokens` tokens from token `start` on.
 
-    `after_seen` says whether the model sees what comes after.
+    `after_seen` says whether the model sees the text after it.
     """
 
     start: int
@@ -96,10 +95,9 @@ class Prompt:
     """A built prompt: ids, and for every token the region it belongs to.
 
     `regions` lists the names: bos, question, doc1 .. docN, answer, template. `region_of` (token) indexes into it. No
-    prompt token is "answer", except the masks of a `hole`: the name is there for the tokens still to be written.
-    `offsets` (token, 2) are character positions in `text`. `evidence` (token) marks what an answer could be copied
-    from; `evidence_kind` says how it was found. `documents` are those in the prompt, as they are after any cut, and
-    `gold` is the first gold one of them.
+    prompt token is "answer", except the masks of a `hole`: the region is for tokens still to be written. `offsets`
+    (token, 2) are character positions in `text`. `evidence` (token) marks the evidence; `evidence_kind` says how it was
+    found. `documents` are those in the prompt, after any cut, and `gold` is the first gold one of them.
 
     Example: `prompt.ids`, `prompt.mask("doc3").sum()`, `prompt.gold_region  # "doc3"`
     """
@@ -119,7 +117,7 @@ class Prompt:
     dropped: Dropped | None = None
     hole: Hole | None = None
     passage: str | None = None
-    """Digest of a passage with its hole as they were given: the same for every model."""
+    """Digest of a passage with its hole, the same for every model."""
 
     def __post_init__(self) -> None:
         for array in (self.region_of, self.offsets, self.evidence):
@@ -129,7 +127,7 @@ class Prompt:
         return len(self.ids)
 
     def index(self, region: str) -> int:
-        """The number that stands for a region in `region_of`."""
+        """The index of a region in `region_of`."""
         if region not in self.regions:
             raise FloatlensError(f"this prompt has no region {region!r}; its regions: {', '.join(self.regions)}")
         return self.regions.index(region)

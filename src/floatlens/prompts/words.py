@@ -1,4 +1,4 @@
-"""Classes of tokens (methods §5), from the text pieces of a sequence: structural, lexical, or still a mask.
+"""Classes of tokens (methods §5), from the text of each token: structural, lexical, or mask.
 
     special        BOS, EOS, chat template
     punctuation    punctuation, whitespace, list markers such as "[1]"
@@ -45,9 +45,9 @@ _SPACES = "Ġ▁ \t\n\r\u010a\u2423"
 
 
 def classify(pieces: Sequence[str], ids: Sequence[int], special: Collection[int] = ()) -> list[str]:
-    """The class of every token of a finished sequence, by its piece of text; `special` ids are so whatever they say."""
+    """The class of every token of a finished sequence, from its text; ids in `special` are always "special"."""
     classes = [""] * len(pieces)
-    spaced = any(piece[:1] in _SPACES and _bare(piece) for piece in pieces)  # a blank line alone says nothing
+    spaced = any(piece[:1] in _SPACES and _bare(piece) for piece in pieces)  # not from a blank line alone
     word: list[int] = []
 
     def close() -> None:
@@ -84,7 +84,7 @@ def structural_tokens(tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[
 
 
 def _continues(piece: str, before: str, spaced: bool) -> bool:
-    """Whether a piece goes on with the word before it: "##" says so; else, where words begin with a space, its lack."""
+    """Whether a piece continues the previous word: by "##", or by a missing space where words begin with one."""
     if piece.startswith("##"):
         return _is_word(_bare(piece)) and _is_word(before)
     return spaced and piece[:1] not in _SPACES and _is_word(piece) and _is_word(before)
@@ -108,7 +108,7 @@ def _kind(text: str) -> str:
 
 
 def _mark_lists(pieces: Sequence[str], classes: list[str], spaced: bool) -> None:
-    """A number, of one piece or several, in brackets that stand as tokens of their own is a list marker too."""
+    """A number in brackets that are separate tokens is a list marker too."""
     bare = [_bare(piece) for piece in pieces]
     for i in range(1, len(bare) - 1):
         if classes[i] == "number" and bare[i - 1][-1:] in ("[", "("):

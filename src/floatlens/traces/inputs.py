@@ -1,6 +1,6 @@
-"""What a trace is given to decode: a prompt, the text that is forced if one is, and the settings that go with both.
+"""The inputs of a trace: a prompt, the text that is forced if any, and the settings of both.
 
-Arguments are checked against one another here, once. Nothing is decoded.
+Arguments are checked against one another here. Nothing is decoded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Given", "Inputs", "read_inputs"]
 
 @dataclass(frozen=True)
 class Given:
-    """The arguments of `trace` that say what is decoded, as they were given."""
+    """The arguments of `trace` that say what is decoded."""
 
     question: str | None = None
     documents: Iterable[DocumentLike] = ()
@@ -48,14 +48,14 @@ class Given:
 
 @dataclass(frozen=True)
 class Inputs:
-    """A prompt, and the arguments that `plan` and `decode_steps` take besides it."""
+    """A prompt, and the other arguments of `plan` and `decode_steps`."""
 
     prompt: Prompt
     decoding: dict[str, Any]
 
 
 def read_inputs(model: LanguageModel, given: Given, settings: dict[str, Any]) -> Inputs:
-    """The prompt and everything else that decoding needs; `settings` are the sampler and its settings."""
+    """The prompt and the arguments of decoding; `settings` are the sampler and its settings."""
     given = replace(given, documents=prompts.as_documents(given.documents))
     _check(given)
     if given.passage is not None:
@@ -69,15 +69,15 @@ def read_inputs(model: LanguageModel, given: Given, settings: dict[str, Any]) ->
     if given.target_ids is not None:
         target = read_prompts(given.target_ids, model.vocab_size, "target")
         if len(target) != 1:
-            raise FloatlensError(f"target_ids: a trace is of one prompt, and these are {len(target)} targets; give one")
-        return Inputs(_prompt(model, given, _room(model, len(target[0]))), {**settings, "target_ids": target})
+            raise FloatlensError(f"target_ids: a trace has one prompt, got {len(target)} targets; give one")
+        return Inputs(_prompt(model, given, _beside(model, len(target[0]))), {**settings, "target_ids": target})
     assert given.target is not None
     assert model.tokenizer is not None
-    with warnings.catch_warnings():  # how long the text is shows only where the whole prompt ends, before any cut
+    with warnings.catch_warnings():  # the length of the target depends on where the uncut prompt ends
         warnings.simplefilter("ignore", FloatlensWarning)
         whole = _prompt(model, given, lambda: None)
     length = len(prompts.continuation(model.tokenizer, whole, given.target))
-    prompt = _prompt(model, given, _room(model, length))
+    prompt = _prompt(model, given, _beside(model, length))
     return Inputs(prompt, {**settings, "target_ids": prompts.continuation(model.tokenizer, prompt, given.target)})
 
 
@@ -112,12 +112,12 @@ def _budget(model: LanguageModel, settings: dict[str, Any]) -> int | None:
     return None if budget is None or budget < 1 else budget
 
 
-def _room(model: LanguageModel, written: int) -> Callable[[], int | None]:
+def _beside(model: LanguageModel, written: int) -> Callable[[], int | None]:
     return lambda: None if model.max_length is None else model.max_length - written
 
 
-def _prompt(model: LanguageModel, given: Given, room: Callable[[], int | None]) -> Prompt:
-    """`room` says how many tokens a prompt with documents may take."""
+def _prompt(model: LanguageModel, given: Given, budget: Callable[[], int | None]) -> Prompt:
+    """The prompt; `budget` gives the number of tokens that it may take."""
     if given.prompt_ids is not None:
         array = np.asarray(given.prompt_ids)
         return prompts.from_ids(array[0] if array.ndim == 2 and len(array) == 1 else array, model.bos_id)
@@ -134,19 +134,19 @@ def _prompt(model: LanguageModel, given: Given, room: Callable[[], int | None]) 
         answers=given.answers,
         template=given.template,
         chat=given.chat,
-        max_tokens=room(),
+        max_tokens=budget(),
     )
 
 
 def _hole(model: LanguageModel, given: Given, settings: dict[str, Any]) -> Inputs:
-    """Masks between what comes before and after, or, for an autoregressive model, what comes before."""
+    """A passage with masks in its hole or, for an autoregressive model, the text before the hole."""
     if settings.get("gen_length") is not None:
         raise FloatlensError("a hole has a length of its own; leave gen_length out")
     if model.tokenizer is None:
         raise FloatlensError(f"{model.ref} has no tokenizer, so a passage cannot be used; give prompt_ids with masks")
     assert given.passage is not None
     assert given.hole is not None
-    mask = model.mask_id if model.attention == "full" else None  # others do not see what comes after
+    mask = model.mask_id if model.attention == "full" else None  # other attention does not see what comes after
     prompt, cut = prompts.from_passage(model.tokenizer, given.passage, given.hole, mask)
     if given.forced is not False:
         return Inputs(prompt, {**settings, "target_ids": cut})

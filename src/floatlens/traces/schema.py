@@ -45,7 +45,7 @@ def _table(*rows: Variable) -> dict[str, Variable]:
 
 
 ALWAYS: dict[str, Variable] = _table(
-    Variable("sequence", ("step", "key"), "replace", "token ids before the pass; -1 where nothing stands yet", "int32"),
+    Variable("sequence", ("step", "key"), "replace", "token ids before the pass; -1: no token yet", "int32"),
     Variable("final", ("key",), "replace", "token ids of the finished sequence", "int32"),
     Variable("region_of", ("key",), "replace", "index into the region names", "int16"),
     Variable("evidence", ("key",), "replace", "True on the evidence span", "bool"),
@@ -55,12 +55,12 @@ ALWAYS: dict[str, Variable] = _table(
     Variable("token_row", ("token",), "replace", "query whose logits decided it", "int32"),
     Variable("token_confidence", ("token",), "replace", "the sampler's confidence in it", "float32"),
 )
-"""What every trace holds, whatever probes were on."""
+"""Variables of every trace, whatever the probes."""
 
 FORCED: dict[str, Variable] = _table(
     Variable("token_probability", ("token",), "replace", "probability of a forced token, by the model's plain softmax"),
 )
-"""What traces of a forced text hold besides."""
+"""Variables of traces of a forced text."""
 
 
 def schema() -> dict[str, Variable]:
@@ -138,7 +138,7 @@ def _need(where: str, what: str, names: Iterable[str], found: Iterable[object]) 
     have = set(found)
     for name in names:
         if name not in have:
-            raise FloatlensError(f'{where}: {what} "{name}" is missing; the file is not a whole trace')
+            raise FloatlensError(f'{where}: {what} "{name}" is missing; delete {where} and run again')
 
 
 def _check(data: xr.Dataset, variable: Variable, where: str) -> None:

@@ -1,6 +1,6 @@
-"""One trace, one file: an xarray Dataset in a zipped Zarr v3 store, written beside its place and renamed into it.
+"""One trace, one file: an xarray Dataset in a zipped Zarr v3 store, written to a temporary name and renamed.
 
-A reader meets either a whole trace or none. No pickle: numbers are Zarr arrays, words are JSON attributes.
+A reader sees a complete trace or none. No pickle: numbers are Zarr arrays, words are JSON attributes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUFFIX = ".zarr.zip"
 
 
 def write(data: xr.Dataset, path: str | Path) -> Path:
-    """Save a trace; the suffix `.zarr.zip` is added where it is missing. Returns the path written."""
+    """Save a trace and return its path; the suffix `.zarr.zip` is added where it is missing."""
     target = Path(path)
     if not target.name.endswith(SUFFIX):
         target = target.with_name(target.name + SUFFIX)
@@ -43,7 +43,7 @@ def write(data: xr.Dataset, path: str | Path) -> Path:
 
 
 def read(path: str | Path) -> xr.Dataset:
-    """Open a trace; arrays are read when they are used. Refuses what is not one, saying why."""
+    """Open a trace; arrays are read when they are used."""
     source = Path(path)
     if not source.is_file():
         raise FloatlensError(f"{source}: no such trace file")
@@ -72,13 +72,13 @@ def with_labels(data: xr.Dataset) -> xr.Dataset:
 
 
 def _chunks(array: xr.DataArray) -> tuple[int, ...]:
-    """One chunk per step (or token batch), so that looking at one step reads no other."""
+    """One chunk per step of large arrays, so reading one step reads no other."""
     first = 1 if array.dims[0] == "step" and array.nbytes > 1 << 20 else max(1, array.shape[0])
     return (first, *(max(1, n) for n in array.shape[1:]))
 
 
 def _zip(folder: Path, target: Path) -> None:
-    """Pack without compressing again: chunks are compressed already."""
+    """Pack without compression: chunks are compressed already."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
         for file in sorted(p for p in folder.rglob("*") if p.is_file()):
             archive.write(file, file.relative_to(folder).as_posix())

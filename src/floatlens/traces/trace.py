@@ -1,4 +1,4 @@
-"""`Trace`: what was recorded while a model answered one prompt, as one labelled dataset with its provenance."""
+"""`Trace`: everything recorded for one prompt, as one labelled dataset with its provenance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Trace", "open_trace"]
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A recorded run. `data` is an xarray Dataset (see `floatlens.traces.schema`); its attributes hold the provenance.
+    """A recording. `data` is an xarray Dataset (see `floatlens.traces.schema`); its attributes hold the provenance.
 
     Example: `trace.data.received.sel(layer=0).mean("head")  # step × key`
     """
@@ -29,7 +29,7 @@ class Trace:
     def __post_init__(self) -> None:
         validate(self.data, "trace")
 
-    # -- words ----------------------------------------------------------------------------------------------------
+    # -- provenance -----------------------------------------------------------------------------------------------
 
     @property
     def model(self) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class Trace:
 
     @property
     def data_set(self) -> str | None:
-        """The name of the data set that the question is of; None where the trace does not say."""
+        """The name of the data set of the question, if known."""
         name: str | None = self.data.attrs.get("data_set")
         return name
 
@@ -48,12 +48,12 @@ class Trace:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The finished sequence as text pieces; empty where the model came without a tokenizer."""
+        """The finished sequence as text pieces; empty where the model has no tokenizer."""
         return tuple(self.data.attrs["token_text"])
 
     @property
     def answer(self) -> str | None:
-        """What was written, or None without a tokenizer: the model's own words unless the trace is `forced`."""
+        """The text written, None without a tokenizer; the model's own unless the trace is `forced`."""
         answer: str | None = self.data.attrs["decoding"]["answer"]
         return answer
 
@@ -87,7 +87,7 @@ class Trace:
     # -- use ------------------------------------------------------------------------------------------------------
 
     def require(self, *names: str) -> None:
-        """Check that the trace holds these variables; the error says which probe to switch on."""
+        """Check that the trace holds these variables; the error names the probe that writes them."""
         for name in names:
             if name in self.data.variables:
                 continue
@@ -99,7 +99,7 @@ class Trace:
             raise FloatlensError(f'this trace of {ref} holds no "{name}"; trace again with the probe "{probe}" on')
 
     def save(self, path: str | Path) -> Path:
-        """Write the trace to one `.zarr.zip` file (written whole, then renamed into place)."""
+        """Write the trace to one `.zarr.zip` file and return its path."""
         return store.write(self.data, path)
 
     def __repr__(self) -> str:

@@ -1,8 +1,4 @@
-"""`trace`: build the prompt, decode under capture, and put what was seen into one `Trace`.
-
-This is where the rooms meet: prompts, decoding, capture and traces know nothing of each other's insides. It analyses
-nothing and writes no file.
-"""
+"""`trace`: build the prompt, decode under capture, and collect everything in one `Trace`. No file is written."""
 
 from __future__ import annotations
 
@@ -68,13 +64,12 @@ def trace(
 ) -> Trace:
     """Decode one prompt and record its attention.
 
-    Give a `question` (with `documents`, the 0-based index `gold` of the one that holds the answer, and the accepted
-    `answers` to mark the evidence), or a `prompt` as text, or `prompt_ids`, or a `passage` with a `hole`: a number of
-    tokens in its middle, or (start, stop) in characters. A `target` (text that continues the prompt, or `target_ids`)
-    is written instead of the model's own words, the sampler still choosing where; for a passage it is what was cut out,
-    unless `forced=False` lets the model fill the hole. `probes` are names or instances (default: all cheap ones),
-    `select` limits layers, heads and steps, `heads="mean"` drops the head dimension, `workspace` sets the size of the
-    blocks of attention, `data_set` names the data set. What is left goes to the sampler (see `floatlens.decode`).
+    The prompt is a `question` (with `documents`, the 0-based index `gold` of the one that holds the answer, and the
+    accepted `answers` to mark the evidence), a `prompt` as text, `prompt_ids`, or a `passage` with a `hole` (a number
+    of tokens in its middle, or (start, stop) in characters). With a `target` (a text, or `target_ids`) that text is
+    written instead of the model's own; the target of a passage is what was cut out, unless `forced=False`. `probes` are
+    names or instances (default: `DEFAULT_PROBES`), `select` limits layers, heads and steps, `heads="mean"` averages
+    over heads, `workspace` sets the block size of attention. `settings` go to the sampler (see `floatlens.decode`).
 
     Example: `trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.received`
     """
@@ -82,11 +77,9 @@ def trace(
     what = (question, documents, gold, answers, prompt, prompt_ids, passage, hole, target, target_ids, forced)
     inputs = read_inputs(model, Given(*what, template=template, chat=chat), dict(sampler=sampler, **settings))
     canvas = plan(model, inputs.prompt.ids, **inputs.decoding)
-    made_probes = make_probes(DEFAULT_PROBES if probes is None else probes)
-    _check_names(made_probes)
     with capture(
         model,
-        made_probes,
+        _checked(make_probes(DEFAULT_PROBES if probes is None else probes)),
         edits=edits,
         layout=_layout(inputs.prompt, canvas),
         select=select,
@@ -100,7 +93,6 @@ def trace(
             recorder.commit(step)
             steps.append(step)
     made = _dataset(model, inputs.prompt, canvas, steps, recorder, heads)
-    made = made.assign_attrs(edits=[repr(edit) for edit in recorder.edits])
     return Trace(made if data_set is None else made.assign_attrs(data_set=data_set))
 
 
@@ -111,8 +103,8 @@ def _check(heads: Any, data_set: Any) -> None:
         raise FloatlensError(f'data_set={data_set!r}; give the name of a data set, such as "nq"')
 
 
-def _check_names(probes: Sequence[Probe]) -> None:
-    """Two probes must not write variables of one name, nor one that every trace has."""
+def _checked(probes: list[Probe]) -> list[Probe]:
+    """The probes; an error where two write a variable of the same name, or one that every trace has."""
     taken = dict.fromkeys([*ALWAYS, *FORCED], "every trace")
     for probe in probes:
         for variable in probe.variables:
@@ -120,13 +112,14 @@ def _check_names(probes: Sequence[Probe]) -> None:
                 owner = taken[variable.name]
                 raise FloatlensError(f'probe "{probe.name}" writes "{variable.name}", which {owner} writes; rename it')
             taken[variable.name] = f'the probe "{probe.name}"'
+    return probes
 
 
 # -- the layout ---------------------------------------------------------------------------------------------------
 
 
 def layout_of(spans: Sequence[tuple[str, int]], canvas: Canvas) -> Layout:
-    """A layout from (region, number of tokens) in order; what is left of the canvas is the answer."""
+    """A layout from (region, number of tokens) in order; the rest of the canvas is the answer."""
     names = [*dict.fromkeys(name for name, _ in spans), "answer"]
     region_of = np.full((1, canvas.length), len(names) - 1, dtype=np.int64)
     given = np.repeat([names.index(name) for name, _ in spans], [count for _, count in spans])
@@ -135,7 +128,7 @@ def layout_of(spans: Sequence[tuple[str, int]], canvas: Canvas) -> Layout:
 
 
 def _layout(prompt: Prompt, canvas: Canvas) -> Layout:
-    """Regions of the whole canvas: those of the prompt, and the answer wherever something is to be written."""
+    """Regions of the whole canvas: those of the prompt, and the answer at all positions to be written."""
     region_of = np.full((1, canvas.length), prompt.regions.index("answer"), dtype=np.int64)
     region_of[0, : len(prompt.ids)] = prompt.region_of
     region_of[canvas.answer.numpy()] = prompt.regions.index("answer")
@@ -196,9 +189,8 @@ def _add_tokens(recorder: Recorder, arrays: dict[str, Any]) -> None:
         if variable.dims[0] == "token":
             shape = next((token.found[name].shape for token in tokens if name in token.found), None)
             sizes = {"layer": len(recorder.layers), "head": len(recorder.heads)}
-            blank = np.full(
-                shape or [sizes[dim] for dim in variable.dims[1:]], -1 if "int" in variable.dtype else np.nan
-            )
+            missing = -1 if "int" in variable.dtype else np.nan  # of tokens whose step was not recorded
+            blank = np.full(shape or [sizes[dim] for dim in variable.dims[1:]], missing)
             arrays[name] = (variable.dims, np.stack([token.found.get(name, blank) for token in tokens]))
 
 
@@ -227,7 +219,7 @@ def _provenance(
     heads: str,
     final: Any,
 ) -> dict[str, Any]:
-    """Everything needed to say where a trace comes from; JSON only."""
+    """The attributes of a trace: where it comes from, as JSON."""
     answer = _written(canvas, final)
     tokenizer, forced = model.tokenizer, canvas.target is not None
     likelihood = {"log_likelihood": _log_likelihood(steps)} if forced else {}
@@ -270,6 +262,7 @@ def _provenance(
         },
         "probes": [probe.name for probe in recorder.probes],
         "variables": {v.name: v.declaration(probe.name) for probe in recorder.probes for v in probe.variables},
+        "edits": [repr(edit) for edit in recorder.edits],
         "heads": heads,
         "causal": model.kind == "arm",
         "attention": model.attention,
@@ -280,7 +273,7 @@ def _provenance(
 
 
 def _written(canvas: Canvas, final: Any) -> list[int]:
-    """What was written, in reading order: of a free text up to its end, a forced one whole."""
+    """The ids written, in reading order, up to the first end token; a forced text is complete."""
     written: list[int] = final[canvas.answer[0, : len(final)].numpy()].tolist()
     ends = canvas.end_ids if canvas.target is None else ()
     return written[: next((i for i, token in enumerate(written) if token in ends), len(written))]
@@ -293,7 +286,7 @@ def _log_likelihood(steps: Sequence[Step]) -> float:
 
 
 def versions() -> dict[str, str]:
-    """Of everything that can change a number."""
+    """Versions of the libraries that can change a number."""
     libraries = ("torch", "transformers", "numpy", "tokenizers", "numba")
     found = {name: version(name) for name in libraries if find_spec(name) is not None}
     return {"python": platform.python_version(), "floatlens": __version__, **found}

@@ -34,8 +34,12 @@ def test_a_block_goes_as_far_back_as_it_fits() -> None:
     assert block(3, 10, 9) == [7, 8, 9]
 
 
-def slots(names: str, *, gold: bool) -> list[Slot]:
-    return [(Document(text=name, is_gold=gold), i if gold else None) for i, name in enumerate(names)]
+def gold_of(names: str) -> list[Slot]:
+    return [(Document(text=name, is_gold=True), i) for i, name in enumerate(names)]
+
+
+def others_of(names: str) -> list[Document]:
+    return [Document(text=name) for name in names]
 
 
 def text_of(found: list[Slot]) -> str:
@@ -43,17 +47,15 @@ def text_of(found: list[Slot]) -> str:
 
 
 def test_filling_the_places_that_are_left() -> None:
-    assert text_of(filled(slots("AB", gold=True), [1, 3], slots("xyz", gold=False))) == "xAyBz"
-    assert text_of(filled(slots("AB", gold=True), [4, 0], slots("xyz", gold=False))) == "BxyzA"
+    assert text_of(filled(gold_of("AB"), [1, 3], others_of("xyz"))) == "xAyBz"
+    assert text_of(filled(gold_of("AB"), [4, 0], others_of("xyz"))) == "BxyzA"
 
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 3), st.integers(0, 6), st.integers(0, 6))
 def test_a_smaller_dose_stands_in_the_same_order(seed: int, gold: int, few: int, more: int) -> None:
-    large = mixed(
-        slots("ABC"[:gold], gold=True), slots("abcdefghijkl"[: few + more], gold=False), np.random.default_rng(seed)
-    )
-    small = mixed(slots("ABC"[:gold], gold=True), slots("abcdefghijkl"[:few], gold=False), np.random.default_rng(seed))
+    large = mixed(gold_of("ABC"[:gold]), others_of("abcdefghijkl"[: few + more]), np.random.default_rng(seed))
+    small = mixed(gold_of("ABC"[:gold]), others_of("abcdefghijkl"[:few]), np.random.default_rng(seed))
     kept = set(text_of(small))
     assert "".join(c for c in text_of(large) if c in kept) == text_of(small)
     assert len(large) == gold + few + more

@@ -14,10 +14,11 @@ import pytest
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data import Example
-from floatlens.data.stress import Point, Pool, StressSettings, apply, points, unfit
+from floatlens.data.stress import Point, Pool, StressSettings, points
 from floatlens.data.stress.arrangement import generator
 from floatlens.prompts import Document
 from floatlens.subjects.scale.examples import questions
+from shared.stress import apply, unfit
 
 SETTINGS = StressSettings(seed=1, distractor={"counts": (1, 3)})
 RAG, TWO_HOP = questions("rag", 60), questions("two-hop", 10)
@@ -36,7 +37,7 @@ def made(example: Example, test: str, settings: StressSettings = SETTINGS) -> li
 
 _DIGEST = """
 import hashlib
-from floatlens.data.stress import Pool, StressSettings, apply, points, STRESS_TESTS
+from floatlens.data.stress import Pool, StressSettings, points, STRESS_TESTS
 from floatlens.subjects.scale.examples import questions
 
 def digest(order):
@@ -44,7 +45,7 @@ def digest(order):
     pool = Pool.of(questions("two-hop", 150))
     settings = StressSettings(distractor={"counts": (1, 3)})
     jobs = order([(e, p) for e in examples for t in STRESS_TESTS for p in points(t, settings)])
-    made = {f"{e.id} {p.name}": apply(e, p, pool, settings).model_dump_json() for e, p in jobs}
+    made = {f"{e.id} {p.label}": settings.of(p.test).apply(e, p, pool).model_dump_json() for e, p in jobs}
     return hashlib.sha256("".join(made[name] for name in sorted(made)).encode()).hexdigest()
 """
 
@@ -62,9 +63,9 @@ def test_the_same_in_any_order_here_and_another_for_another_seed_or_question() -
     fitting = [example for example in RAG if unfit(example, "distractor", SETTINGS, POOL) is None]
     assert len(fitting) >= 10
     jobs = [(e, p) for e in fitting[:10] for t in ("noise", "distractor", "order") for p in points(t, SETTINGS)]
-    first = {(e.id, p.name): apply(e, p, POOL, SETTINGS) for e, p in jobs}
+    first = {(e.id, p.label): apply(e, p, POOL, SETTINGS) for e, p in jobs}
     random.Random(0).shuffle(jobs)
-    assert {(e.id, p.name): apply(e, p, POOL, SETTINGS) for e, p in jobs} == first
+    assert {(e.id, p.label): apply(e, p, POOL, SETTINGS) for e, p in jobs} == first
     example = RAG[0]
     other_seed = StressSettings(seed=2, distractor={"counts": (1, 3)})
     renamed = example.model_copy(update={"id": "another"})

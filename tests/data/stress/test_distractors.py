@@ -6,11 +6,12 @@ import pytest
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data import Example
-from floatlens.data.stress import Point, Pool, StressSettings, apply, unfit
+from floatlens.data.stress import Point, Pool, StressSettings
 from floatlens.data.stress.pool import Answer
 from floatlens.evaluation.metrics import accuracy
 from floatlens.prompts import Document
 from floatlens.subjects.scale.examples import questions
+from shared.stress import apply, unfit
 
 SETTINGS = StressSettings()
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data import Example
-from floatlens.data.stress import STRESS_TESTS, Point, Pool, StressSettings, apply, points, unfit
+from floatlens.data.stress import STRESS_TESTS, Point, Pool, StressSettings, points
 from floatlens.evaluation.metrics import accuracy
 from floatlens.prompts import Document
 from floatlens.subjects.scale.examples import questions
+from shared.stress import apply, unfit
 
 SETTINGS = StressSettings(seed=1, distractor={"counts": (1, 3, 6)})
 RAG, TWO_HOP = questions("rag", 60), questions("two-hop", 40)

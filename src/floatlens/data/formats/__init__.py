@@ -23,12 +23,9 @@ class Format(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    marks: ClassVar[tuple[str, ...]]
-    """Fields that only records of this format have together."""
-    needs: ClassVar[tuple[str, ...] | None] = None
-    """Fields that every record must have; None: the marks."""
-    fallback: ClassVar[bool] = False
-    """Tried after all others."""
+    marks: ClassVar[tuple[str, ...]]  # fields that only records of this format have together
+    needs: ClassVar[tuple[str, ...] | None] = None  # fields that every record must have; None: the marks
+    fallback: ClassVar[bool] = False  # tried after all others
 
     def matches(self, record: Record) -> str | None:
         """Why a file that begins with this record is of this format; None if it is not."""

@@ -17,20 +17,7 @@ import numpy as np
 from floatlens.data.examples import Example
 from floatlens.prompts import Document
 
-__all__ = [
-    "Slot",
-    "block",
-    "cut",
-    "evidence_order",
-    "filled",
-    "generator",
-    "gold_slots",
-    "mixed",
-    "rearranged",
-    "sentences",
-    "slots_of",
-    "spread",
-]
+__all__ = ["Slot", "arranged", "block", "cut", "evidence_order", "filled", "generator", "gold_slots", "mixed", "spread"]
 
 Slot: TypeAlias = tuple[Document, int | None]
 
@@ -57,27 +44,22 @@ def gold_slots(example: Example) -> list[Slot]:
     return [(example.documents[i], number) for number, i in enumerate(evidence_order(example))]
 
 
-def slots_of(documents: Sequence[Document]) -> list[Slot]:
-    """Distractors as slots."""
-    return [(document, None) for document in documents]
-
-
-def mixed(gold: Sequence[Slot], others: Sequence[Slot], random: np.random.Generator) -> list[Slot]:
+def mixed(gold: Sequence[Slot], others: Sequence[Document], random: np.random.Generator) -> list[Slot]:
     """Gold and others in a drawn order in which the documents of a smaller dose keep their relative order.
 
     Each slot draws a key by its number and slots are sorted by key; more slots change no key.
     """
     for_gold, for_others = random.spawn(2)
     keys = [*for_gold.random(len(gold)).tolist(), *for_others.random(len(others)).tolist()]
-    slots = [*gold, *others]
+    slots = [*gold, *((document, None) for document in others)]
     return [slots[i] for i in sorted(range(len(slots)), key=lambda i: (keys[i], i))]
 
 
-def filled(gold: Sequence[Slot], places: Sequence[int], others: Sequence[Slot]) -> list[Slot]:
+def filled(gold: Sequence[Slot], places: Sequence[int], others: Sequence[Document]) -> list[Slot]:
     """Gold documents at their places, the others in their order at the remaining places."""
     at = dict(zip(places, gold, strict=True))
     rest = iter(others)
-    return [at[place] if place in at else next(rest) for place in range(len(gold) + len(others))]
+    return [at[place] if place in at else (next(rest), None) for place in range(len(gold) + len(others))]
 
 
 def block(count: int, total: int, start: int) -> list[int]:
@@ -94,7 +76,7 @@ def spread(count: int, total: int, offset: int) -> list[int]:
     return [(i * total + offset) // count for i in range(count)]
 
 
-def rearranged(example: Example, slots: Sequence[Slot], **facts: Any) -> Example:
+def arranged(example: Example, slots: Sequence[Slot], **facts: Any) -> Example:
     """The example with these documents; `meta["stress"]` counts them and has `facts`.
 
     `gold_places` are in evidence order; a gold document that was split has several. `meta["gold"]` and

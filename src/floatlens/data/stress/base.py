@@ -9,18 +9,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data.examples import Example
 from floatlens.data.matching import normalise
-from floatlens.data.stress.arrangement import Slot, gold_slots, slots_of
+from floatlens.data.stress.arrangement import Slot, gold_slots
 from floatlens.data.stress.distractors import random_distractors
 from floatlens.data.stress.pool import Pool
+from floatlens.prompts import Document
 
-__all__ = ["Appended", "Distinct", "FixedCount", "OnAxis", "Point", "StressTest"]
+__all__ = ["Appended", "Distinct", "FixedCount", "Point", "StressTest"]
 
 T = TypeVar("T")
 
@@ -39,17 +40,6 @@ def _listed(given: Any) -> Any:
 
 Distinct = Annotated[tuple[T, ...], BeforeValidator(_listed), AfterValidator(_distinct)]
 """A list setting: one or more values, each once; as text, separated by commas."""
-
-
-class OnAxis(Protocol):
-    """A place on a curve: a `Point`, or the condition of a record that was made from one."""
-
-    @property
-    def series(self) -> str: ...
-    @property
-    def x(self) -> float: ...
-    @property
-    def point(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -98,30 +88,20 @@ class StressTest(BaseModel, ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    about: ClassVar[str]
-    """One sentence: what is changed."""
-    axis: ClassVar[str] = ""
-    """What `x` counts, as the label of the axis."""
-    note: ClassVar[str] = ""
-    """What readers of tables must know about `x`, if anything."""
-    needs: ClassVar[int] = 1
-    """The fewest gold documents a question must have."""
-    kind: ClassVar[Literal["any", "mdm"]] = "any"
-    """The kind of model it applies to."""
+    about: ClassVar[str]  # one sentence: what is changed
+    axis: ClassVar[str] = ""  # what x counts, as the label of the axis
+    note: ClassVar[str] = ""  # what readers of tables must know about x, if anything
+    needs: ClassVar[int] = 1  # the fewest gold documents a question must have
+    kind: ClassVar[Literal["any", "mdm"]] = "any"  # the kind of model it applies to
+    # how a curve becomes one number: the area under it over the width of the axis, or, without a scale, the mean
     summary: ClassVar[Literal["area", "mean"]] = "area"
-    """How a curve becomes one number: the area under it over the width of the axis, or the mean of its points where
-    the axis has no scale."""
     scale: ClassVar[Literal["linear", "log2"]] = "linear"
+    # the test whose score robustness divides by; None: the first point of the same curve
     reference: ClassVar[str | None] = "clean"
-    """The test whose score robustness divides by; None: the first point of the same curve."""
-    repeats: ClassVar[bool] = False
-    """Whether all points show the same documents, so that the agreement of the answers is reported."""
-    headline: ClassVar[bool] = False
-    """Whether its robustness is among the headline numbers of a report."""
-    series: ClassVar[Mapping[str, str]] = {}
-    """The series in words, where there are several."""
-    shared: ClassVar[frozenset[str]] = frozenset({"seed"})
-    """Settings taken from the top of the stress settings, one value for all tests."""
+    repeats: ClassVar[bool] = False  # all points show the same documents: the agreement of the answers is reported
+    headline: ClassVar[bool] = False  # its robustness is among the headline numbers of a report
+    series: ClassVar[Mapping[str, str]] = {}  # the series in words, where there are several
+    shared: ClassVar[frozenset[str]] = frozenset({"seed"})  # settings with one value for all tests
 
     seed: int = Field(0, ge=0)
 
@@ -163,14 +143,14 @@ class StressTest(BaseModel, ABC):
         """The points that need most of the pool: the last of each series."""
         return list({point.series: point for point in self.points()}.values())
 
-    def appended(self, point: OnAxis) -> Appended | None:
+    def appended(self, point: Point) -> Appended | None:
         """Tokens appended to the prompt at a point, for tests that score a single pass."""
         return None
 
     @classmethod
-    def tick(cls, at: OnAxis) -> str:
-        """The label of a place on the axis."""
-        return at.point
+    def tick(cls, x: float, point: str) -> str:
+        """The label of a place on the axis; `point` is the place in words."""
+        return point
 
     def apply(self, example: Example, point: Point, pool: Pool) -> Example:
         """`transform` after a check; `meta["stress"]` says what was done."""
@@ -204,11 +184,10 @@ class FixedCount(StressTest):
 
     documents: int = Field(10, ge=2, description="documents shown at every point")
 
-    def gold_and_others(self, example: Example, pool: Pool) -> tuple[list[Slot], list[Slot]]:
+    def gold_and_others(self, example: Example, pool: Pool) -> tuple[list[Slot], list[Document]]:
         """The same documents for every test of this kind."""
         gold = gold_slots(example)[: self.documents]
-        others = random_distractors(example, pool, self.documents - len(gold), self.seed)
-        return gold, slots_of(others)
+        return gold, random_distractors(example, pool, self.documents - len(gold), self.seed)
 
     def all_gold(self, example: Example) -> str | None:
         """The reason why nothing can be moved, where the gold documents fill every place."""

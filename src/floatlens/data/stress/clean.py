@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrangement import gold_slots, rearranged
+from floatlens.data.stress.arrangement import arranged, gold_slots
 from floatlens.data.stress.base import Point, StressTest
 from floatlens.data.stress.pool import Pool
 
@@ -22,4 +22,4 @@ class Clean(StressTest):
         return (Point(self.name, self.name, 0.0, ""),)
 
     def transform(self, example: Example, point: Point, pool: Pool) -> Example:
-        return rearranged(example, gold_slots(example))
+        return arranged(example, gold_slots(example))

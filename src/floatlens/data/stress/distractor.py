@@ -9,7 +9,7 @@ from pydantic import Field
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrangement import generator, gold_slots, mixed, rearranged, slots_of
+from floatlens.data.stress.arrangement import arranged, generator, gold_slots, mixed
 from floatlens.data.stress.base import Distinct, Point, StressTest
 from floatlens.data.stress.distractors import counterfactuals, no_counterfactual, random_distractors, topic_distractors
 from floatlens.data.stress.pool import Pool
@@ -52,5 +52,5 @@ class Distractor(StressTest):
             others, facts["replaced"] = counterfactuals(example, pool, count, self.seed)
         else:
             raise FloatlensError(f'no kind of distractor "{point.series}"{did_you_mean(point.series, self.series)}')
-        slots = mixed(gold_slots(example), slots_of(others), generator(self.seed, example.id, "distractor"))
-        return rearranged(example, slots, **facts)
+        slots = mixed(gold_slots(example), others, generator(self.seed, example.id, "distractor"))
+        return arranged(example, slots, **facts)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrangement import block, cut, filled, generator, rearranged, spread
+from floatlens.data.stress.arrangement import arranged, block, cut, filled, generator, spread
 from floatlens.data.stress.base import Distinct, FixedCount, Point
 from floatlens.data.stress.pool import Pool
 
@@ -46,9 +46,9 @@ class Layout(FixedCount):
         if point.point in ("adjacent", "reversed"):
             placed = gold if point.point == "adjacent" else gold[::-1]
             places = block(len(gold), total, int(start * (total - len(gold) + 1)))
-            return rearranged(example, filled(placed, places, others))
+            return arranged(example, filled(placed, places, others))
         if point.point == "split":
             gold = [(piece, number) for document, number in gold for piece in cut(document)]
             others = others[: max(0, total - len(gold))]
             total = len(gold) + len(others)
-        return rearranged(example, filled(gold, spread(len(gold), total, int(offset * total)), others))
+        return arranged(example, filled(gold, spread(len(gold), total, int(offset * total)), others))

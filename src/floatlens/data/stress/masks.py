@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import Field
 
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrangement import evidence_order, rearranged
-from floatlens.data.stress.base import Appended, Distinct, OnAxis, Point, StressTest
+from floatlens.data.stress.arrangement import arranged, evidence_order
+from floatlens.data.stress.base import Appended, Distinct, Point, StressTest
 from floatlens.data.stress.pool import Pool
 
 __all__ = ["Masks"]
@@ -34,7 +34,7 @@ class Masks(StressTest):
 
     def transform(self, example: Example, point: Point, pool: Pool) -> Example:
         number_of = {i: number for number, i in enumerate(evidence_order(example))}
-        return rearranged(example, [(document, number_of.get(i)) for i, document in enumerate(example.documents)])
+        return arranged(example, [(document, number_of.get(i)) for i, document in enumerate(example.documents)])
 
-    def appended(self, point: OnAxis) -> Appended | None:
+    def appended(self, point: Point) -> Appended | None:
         return Appended(int(point.x), cast("Any", point.series))

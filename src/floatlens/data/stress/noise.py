@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pydantic import Field, model_validator
 
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrangement import generator, gold_slots, mixed, rearranged, slots_of
+from floatlens.data.stress.arrangement import arranged, generator, gold_slots, mixed
 from floatlens.data.stress.base import Distinct, Point, StressTest
 from floatlens.data.stress.distractors import random_distractors
 from floatlens.data.stress.pool import Pool
@@ -55,5 +55,5 @@ class Noise(StressTest):
     def transform(self, example: Example, point: Point, pool: Pool) -> Example:
         noise = self._count(point.x)
         gold = gold_slots(example)[: self.documents - noise]
-        others = slots_of(random_distractors(example, pool, noise, self.seed))
-        return rearranged(example, mixed(gold, others, generator(self.seed, example.id, "noise")))
+        others = random_distractors(example, pool, noise, self.seed)
+        return arranged(example, mixed(gold, others, generator(self.seed, example.id, "noise")))

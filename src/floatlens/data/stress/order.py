@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrangement import generator, rearranged
+from floatlens.data.stress.arrangement import Slot, arranged, generator
 from floatlens.data.stress.base import FixedCount, Point
 from floatlens.data.stress.pool import Pool
 
@@ -29,6 +29,6 @@ class Order(FixedCount):
 
     def transform(self, example: Example, point: Point, pool: Pool) -> Example:
         gold, others = self.gold_and_others(example, pool)
-        slots = [*gold, *others]
+        slots: list[Slot] = [*gold, *((document, None) for document in others)]
         order = generator(self.seed, example.id, "order", f"{point.x:g}").permutation(len(slots))
-        return rearranged(example, [slots[i] for i in order.tolist()])
+        return arranged(example, [slots[i] for i in order.tolist()])

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from floatlens.core.errors import FloatlensError
 from floatlens.data.examples import Example
 from floatlens.data.matching import normalise
-from floatlens.data.retrieval import best_first, make_bm25, make_tokenizer
+from floatlens.data.retrieval import Bm25
 from floatlens.prompts import Document
 
 __all__ = ["Answer", "Pool", "asked_for", "same_text", "sort_of"]
@@ -89,13 +88,8 @@ class Pool:
 
     def nearest(self, question: str) -> Iterator[Document]:
         """The documents that share a word with the question, best first by BM25; ties in the order of the data."""
-        if not self.documents:
-            return
-        bm25, tokenizer = self._index
-        (ids,) = tokenizer.streaming_tokenize([question], update_vocab="never", allow_empty=False)
-        if ids:
-            for number in best_first(bm25.get_scores_from_ids(ids), len(self)):
-                yield self.documents[number]
+        best = self._bm25.best(question, len(self)) if self.documents else []
+        return (self.documents[number] for number, _ in best)
 
     @cached_property
     def answer_looks(self) -> tuple[NDArray[np.str_], NDArray[np.str_], NDArray[np.int64]]:
@@ -105,10 +99,8 @@ class Pool:
         return shapes, asked, np.array([answer.words for answer in self.answers], dtype=np.int64)
 
     @cached_property
-    def _index(self) -> tuple[Any, Any]:
-        tokenizer = make_tokenizer()
-        texts = (f"{document.title} {document.text}" for document in self.documents)
-        return make_bm25(tokenizer, texts), tokenizer
+    def _bm25(self) -> Bm25:
+        return Bm25.of(f"{document.title} {document.text}" for document in self.documents)
 
 
 def same_text(document: Document) -> str:

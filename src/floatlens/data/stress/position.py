@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pydantic import Field, model_validator
 
 from floatlens.data.examples import Example
-from floatlens.data.stress.arrangement import block, filled, rearranged
-from floatlens.data.stress.base import Distinct, FixedCount, OnAxis, Point
+from floatlens.data.stress.arrangement import arranged, block, filled
+from floatlens.data.stress.base import Distinct, FixedCount, Point
 from floatlens.data.stress.pool import Pool
 
 __all__ = ["Position"]
@@ -43,8 +43,8 @@ class Position(FixedCount):
 
     def transform(self, example: Example, point: Point, pool: Pool) -> Example:
         gold, others = self.gold_and_others(example, pool)
-        return rearranged(example, filled(gold, block(len(gold), self.documents, int(point.x)), others))
+        return arranged(example, filled(gold, block(len(gold), self.documents, int(point.x)), others))
 
     @classmethod
-    def tick(cls, at: OnAxis) -> str:
-        return f"{at.x + 1:g}"
+    def tick(cls, x: float, point: str) -> str:
+        return f"{x + 1:g}"

@@ -16,11 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, Va
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.registry import Registry
 from floatlens.core.validation import in_one_line, short
-from floatlens.data.examples import Example
 from floatlens.data.stress.base import Point, StressTest
-from floatlens.data.stress.pool import Pool
 
-__all__ = ["STRESS_TESTS", "StressSettings", "apply", "points", "stress_names", "unfit"]
+__all__ = ["STRESS_TESTS", "StressSettings", "points", "stress_names"]
 
 STRESS_TESTS: Registry[type[StressTest]] = Registry(
     "stress test",
@@ -95,16 +93,3 @@ def stress_names() -> list[str]:
 def points(test: str, settings: StressSettings | None = None) -> Sequence[Point]:
     """The points of a test. Example: `[point.label for point in points("noise")]`"""
     return (settings or StressSettings()).of(test).points()
-
-
-def apply(example: Example, point: Point, pool: Pool, settings: StressSettings | None = None) -> Example:
-    """A question at a point. Example: `apply(example, points("noise")[2], pool).meta["stress"]["gold_places"]`"""
-    return (settings or StressSettings()).of(point.test).apply(example, point, pool)
-
-
-def unfit(example: Example, test: str, settings: StressSettings | None = None, pool: Pool | None = None) -> str | None:
-    """Why a question cannot take a test, to be read after the word "question"; None if it can.
-
-    Example: `unfit(example, "layout")  # 'has 1 gold document, and layout needs 2 or more'`
-    """
-    return (settings or StressSettings()).of(test).unfit(example, pool)
