@@ -180,7 +180,8 @@ class FixedCount(StressTest):
     Gold documents beyond that number are left out from the end of the evidence.
     """
 
-    shared: ClassVar[frozenset[str]] = frozenset({"seed", "documents"})
+    shared = frozenset({"seed", "documents"})
+    moves_gold: ClassVar[bool] = True  # there must be places without gold to move it to
 
     documents: int = Field(10, ge=2, description="documents shown at every point")
 
@@ -189,9 +190,9 @@ class FixedCount(StressTest):
         gold = gold_slots(example)[: self.documents]
         return gold, random_distractors(example, pool, self.documents - len(gold), self.seed)
 
-    def all_gold(self, example: Example) -> str | None:
-        """The reason why nothing can be moved, where the gold documents fill every place."""
+    def lacks(self, example: Example) -> str | None:
+        reason = super().lacks(example)
         gold = sum(document.is_gold for document in example.documents)
-        if gold >= self.documents:
+        if reason is None and self.moves_gold and gold >= self.documents:
             return f"has {gold} gold documents, which fill all {self.documents} places"
-        return None
+        return reason
