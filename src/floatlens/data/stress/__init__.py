@@ -8,7 +8,7 @@ They take examples and return examples. They build no prompts, run no models and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
@@ -27,7 +27,6 @@ __all__ = [
     "Pool",
     "StressSettings",
     "StressTest",
-    "points",
     "stress_names",
 ]
 
@@ -99,8 +98,3 @@ class StressSettings(BaseModel):
 def stress_names() -> list[str]:
     """The tests that can be chosen: all but those that only serve as a reference."""
     return [name for name, test in STRESS_TESTS.items() if test.reference != name]
-
-
-def points(test: str, settings: StressSettings | None = None) -> Sequence[Point]:
-    """The points of a test. Example: `[point.label for point in points("noise")]`"""
-    return (settings or StressSettings()).of(test).points()

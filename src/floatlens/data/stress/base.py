@@ -60,14 +60,6 @@ class Point:
         series = "" if self.series == self.test else self.series
         return " ".join(filter(None, [self.test, series, self.point]))
 
-    @property
-    def name(self) -> str:
-        """The name of the condition until records have structured conditions everywhere."""
-        if not self.point:
-            return self.test
-        place = self.point if self.point.isalpha() else f"{self.x:.12g}"
-        return "-".join([self.test, *([self.series] if self.series != self.test else []), place])
-
 
 @dataclass(frozen=True)
 class Appended:
