@@ -28,7 +28,7 @@ from floatlens.report import explore
 HERE = Path(__file__).parent
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
 TIMES = {"first": 1600, "step": 900, "last": 2600}
-"""Milliseconds that frames stand."""
+"""Duration of frames in milliseconds."""
 LARGEST = 290_000
 """Bytes of a picture of a section in full colour."""
 ANALYSES = ("drift", "absorption", "qk", "token_classes", "retrieval_heads", "flow", "extremes")
@@ -37,7 +37,7 @@ SECTIONS = ("numbers", "claims", "explore", *ANALYSES, "qa", "stress", "interven
 
 @contextmanager
 def page_of(path: Path, fragment: str = "", **context: Any) -> Iterator[Any]:
-    """A page in a browser, ready to be played with."""
+    """A page in a browser, ready for input."""
     from playwright.sync_api import sync_playwright
 
     chromium = os.environ.get("FLOATLENS_CHROMIUM") or shutil.which("chromium")
@@ -62,7 +62,7 @@ def animate(runs: list[Path], out: Path, view: str, width: int, height: int) -> 
         path = explore(runs, examples=6).save(Path(folder) / "explorer.html")
         size = {"width": width, "height": height}
         with page_of(path, f"#explore:{view}", viewport=size, reduced_motion="reduce") as page:
-            # The controls, the answer and the maps are the picture; what explains them stands beside it in the text.
+            # Show the controls, the answer and the maps; the docs explain them.
             page.evaluate(
                 "() => { for (const one of document.querySelectorAll('.explain, .keys')) one.hidden = true; }"
             )

@@ -21,14 +21,13 @@ import floatlens as fl
 from floatlens.claims import claims, claims_frame
 from floatlens.cli import main
 from floatlens.cli.terminal import say
-from floatlens.records import open_answers
 from floatlens.runs.publish import save_frame
 
 HERE = Path(__file__).parent
 RUNS, OUT = HERE.parent / "runs" / "findings", HERE / "findings"
 MODELS = ("scale:llama", "scale:qwen", "scale:llada", "scale:dream")
 WRITE = ("--set", "gen_length=8", "--set", "steps=4")
-"""Answers have one to four tokens and an end; diffusion models write two of eight tokens a pass, to save time."""
+"""Answers have one to four tokens and an end; diffusion models write two of eight tokens per pass, to save time."""
 EDITS = (
     "drop_anchors:k=1,5,10",
     "pin_anchors:to=step0:k=1,5,10",
@@ -57,7 +56,7 @@ def run(*args: str | Path) -> None:
 
 
 def keep(folder: Path, name: str) -> None:
-    """Copy tables for readers and pictures from a run."""
+    """Copy tables and figures of a run."""
     OUT.mkdir(exist_ok=True)
     for wanted in KEPT:
         if (folder / "tables" / wanted).is_file():
@@ -140,16 +139,17 @@ def edits() -> None:
 
 def look_closer() -> None:
     """Accuracy under edits by tokens of the answer, and the first answers in words: what an edit breaks, and how."""
-    answers, _ = open_answers(RUNS / "edits")
+    answers = fl.open_run(RUNS / "edits").answers
+    labelled = answers.assign(condition=[condition.label for condition in answers["condition"]])
     tokenizer = fl.load(MODELS[0]).tokenizer
-    plain = answers[(answers["model"] == MODELS[0]) & (answers["condition"] == "plain")]
-    length = {row.id: len(tokenizer(row.prediction, add_special_tokens=False).input_ids) for row in plain.itertuples()}
+    unedited = answers[(answers["model"] == MODELS[0]) & (answers["kind"] == "rag")]
+    length = {
+        row.id: len(tokenizer(row.prediction, add_special_tokens=False).input_ids) for row in unedited.itertuples()
+    }
     keys = ["model", "condition", "tokens"]
-    by_length = (
-        answers.assign(tokens=answers["id"].map(length)).groupby(keys, sort=False)["accuracy"].agg(["mean", "size"])
-    )
-    by_length.to_csv(OUT / "edits-by-length.csv")
-    shown = answers[answers["condition"].isin(["plain", "drop_anchors k=1", "pin_anchors to=step0 k=5"])]
+    lengths = labelled.assign(tokens=answers["id"].map(length))
+    lengths.groupby(keys, sort=False)["accuracy"].agg(["mean", "size"]).to_csv(OUT / "edits-by-length.csv")
+    shown = labelled[labelled["condition"].isin(["rag", "drop_anchors k=1", "pin_anchors to=step0 k=5"])]
     first = shown[shown["index"] < 12].pivot(index=["index", "condition"], columns="model", values="prediction")
     first.to_csv(OUT / "edits-answers.csv")
 

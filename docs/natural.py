@@ -198,8 +198,7 @@ def table_of(answered: dict[str, Any], infilled: dict[str, Any]) -> str:
 
 def counted(name: str) -> dict[str, Any]:
     """Right answers of a model with Wilson's interval."""
-    lines = (answers_of(name) / "records.jsonl").read_text(encoding="utf-8").splitlines()
-    scores = [answer["accuracy"] for answer in map(json.loads, lines) if answer["status"] == "done"]
+    scores = list(fl.open_run(answers_of(name)).answers["accuracy"])
     right, asked = int(sum(scores)), len(scores)
     interval = binomtest(right, asked).proportion_ci(method="wilson")
     return {"right": right, "asked": asked, "interval": [round(interval.low, 4), round(interval.high, 4)]}

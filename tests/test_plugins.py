@@ -26,7 +26,7 @@ REGISTRIES = {
     "floatlens.probes": "floatlens.probes:PROBES",
     "floatlens.question_sources": "floatlens.data.sources:QUESTION_SOURCES",
     "floatlens.samplers": "floatlens.decoding.registry:SAMPLERS",
-    "floatlens.stress_tests": "floatlens.data.stress.settings:STRESS_TESTS",
+    "floatlens.stress_tests": "floatlens.data.stress:STRESS_TESTS",
     "floatlens.subjects": "floatlens.models.names:SUBJECTS",
 }
 FILES = {

@@ -14,9 +14,9 @@ from floatlens.data import FORMATS, QUESTION_SOURCES, Example, open_data
 from floatlens.data.fields import Record
 from floatlens.data.formats import Format
 from floatlens.data.sources import Questions
-from floatlens.data.stress import STRESS_TESTS, Distinct, Point, Pool, StressSettings, StressTest, points, stress_names
+from floatlens.data.stress import STRESS_TESTS, Distinct, Point, Pool, StressSettings, StressTest, stress_names
 from floatlens.prompts import Document
-from shared.stress import apply, unfit
+from shared.stress import apply, points, unfit
 
 
 class Repeated(StressTest):

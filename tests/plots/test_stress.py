@@ -10,8 +10,9 @@ import pytest
 
 from floatlens.analysis.intervals import estimate
 from floatlens.analysis.stress import Curve
-from floatlens.data.stress import StressSettings, points
+from floatlens.data.stress import StressSettings
 from floatlens.plots import plot_gains, plot_stress
+from shared.stress import points
 
 ROWS = [
     {"model": "a", "kind": "mdm", "data": "d", "before": 0.2, "after": 0.5, "gain": 0.3, "low": 0.1, "high": 0.45},

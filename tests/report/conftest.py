@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from floatlens.report import Made, report
+from floatlens.report import Made
+from floatlens.runs.reporting import report_runs
 from shared.answering import make_answers
 from shared.reported import MODELS, SAMPLES, make_trace
 from shared.watched import Watched
@@ -40,7 +41,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.fixture(scope="session")
 def made(runs: list[Path], asked: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The report of all of them."""
-    return report([*runs, *asked], tmp_path_factory.mktemp("page") / "report.html", examples=3)
+    return report_runs([*runs, *asked], tmp_path_factory.mktemp("page") / "report.html", examples=3)
 
 
 # -- the browser ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.report import Made, report
+from floatlens.report import Made
+from floatlens.runs.reporting import report_runs
 from floatlens.traces import Trace
 from shared.answering import CONDITIONS, KINDS, QUESTIONS, make_answers, share
 from shared.parts import Parts
@@ -29,7 +30,7 @@ def section(parts: Parts, name: str) -> dict[str, Any]:
 
 def test_answers_come_after_the_analyses(parts: Parts) -> None:
     ids = [one["id"] for one in parts.json("report")["sections"]]
-    assert ids[-3:] == ["qa", "stress", "intervene"]
+    assert ids[-3:] == ["qa", "stress", "edits"]
     assert "drift" in ids
 
 
@@ -40,9 +41,13 @@ def test_gains_are_drawn_and_told(parts: Parts) -> None:
         assert drawn["start"] == pytest.approx([share(drawn["name"], "closed")])
         assert drawn["mean"] == pytest.approx([share(drawn["name"], "rag")])
         assert drawn["low"] <= drawn["mean"] <= drawn["high"]
-    row = next(row for row in parts.json("report")["headline"] if row["title"] == "Gain from documents, people")
+    row = next(
+        row
+        for row in parts.json("report")["headline"]
+        if row["title"] == "Gain from documents, people (percentage points)"
+    )
     for model in KINDS:
-        assert row["values"][model]["mean"] == pytest.approx(share(model, "rag") - share(model, "closed"))
+        assert row["values"][model]["mean"] == pytest.approx(100 * (share(model, "rag") - share(model, "closed")))
         assert row["values"][model]["n"] == QUESTIONS
     table = parts.table("table1")
     assert table["columns"][0] == [f"{model}{more}" for model in KINDS for more in ("", " w/ RAG")]
@@ -62,7 +67,7 @@ def test_stress_curves_are_drawn_with_their_doses(parts: Parts) -> None:
 
 
 def test_edits_stand_beside_their_controls(parts: Parts) -> None:
-    panels = section(parts, "intervene")["figures"][0]["panels"]
+    panels = section(parts, "edits")["figures"][0]["panels"]
     assert [panel["title"] for panel in panels] == ["drop anchors", "pin anchors to=step0", "sink token"]
     for drawn in panels[0]["series"]:
         more = " (random)" if drawn["role"] == "control" else ""
@@ -71,7 +76,7 @@ def test_edits_stand_beside_their_controls(parts: Parts) -> None:
     assert "percentage points" in panels[0]["y"]["label"]
     assert len({tuple(panel["y"]["range"]) for panel in panels}) == 1
     assert [label for _, label in panels[0]["x"]["ticks"]] == ["k=1", "k=5"]
-    moved = section(parts, "intervene")["figures"][1]["panels"][0]["series"][0]
+    moved = section(parts, "edits")["figures"][1]["panels"][0]["series"][0]
     assert moved["mean"] == pytest.approx([np.mean([0.25 + q / 100 for q in range(QUESTIONS)])] * 2)
 
 
@@ -83,7 +88,7 @@ def test_claims_about_answers_lead_to_their_figures(parts: Parts) -> None:
 
 
 def test_sections_say_what_they_rest_on(parts: Parts) -> None:
-    for name in ("qa", "stress", "intervene"):
+    for name in ("qa", "stress", "edits"):
         used = dict(section(parts, name)["definition"]["used"])
         assert used["n, people"] == f"{QUESTIONS} questions"
         assert used["prompt template"] == "default@1"
@@ -98,7 +103,7 @@ def test_every_answer_is_in_a_table(parts: Parts) -> None:
 
 
 def test_a_report_of_answers_alone_has_no_explorer(tmp_path: Path) -> None:
-    made = report([make_answers(tmp_path / "qa", "qa")], tmp_path / "r.html")
+    made = report_runs([make_answers(tmp_path / "qa", "qa")], tmp_path / "r.html")
     page = Parts(made.path.read_text(encoding="utf-8"))
     assert not any(value == "explore" for _, name, value in page.attributes if name == "id")
     (run,) = page.json("report")["runs"]
@@ -107,7 +112,7 @@ def test_a_report_of_answers_alone_has_no_explorer(tmp_path: Path) -> None:
 
 def test_two_runs_of_a_kind_stand_one_after_the_other(tmp_path: Path) -> None:
     runs = [make_answers(tmp_path / name, "qa", said=name) for name in ("one", "two")]
-    data = Parts(report(runs, tmp_path / "r.html").path.read_text(encoding="utf-8")).json("report")
+    data = Parts(report_runs(runs, tmp_path / "r.html").path.read_text(encoding="utf-8")).json("report")
     assert [(one["id"], one["run"]) for one in data["sections"]] == [("qa", "one"), ("qa-2", "two")]
     assert [row["figure"] for row in data["claims"]] == ["gains", "gains-2"]
 
@@ -115,17 +120,17 @@ def test_two_runs_of_a_kind_stand_one_after_the_other(tmp_path: Path) -> None:
 def test_a_run_without_answers_is_left_out_with_the_reason(tmp_path: Path) -> None:
     empty = make_answers(tmp_path / "empty", "qa")
     (empty / "records.jsonl").write_text("")
-    made = report([make_answers(tmp_path / "qa", "qa"), empty], tmp_path / "r.html")
+    made = report_runs([make_answers(tmp_path / "qa", "qa"), empty], tmp_path / "r.html")
     assert made.skipped == {"empty": "no answer on record yet"}
     with pytest.raises(FloatlensError, match="nothing to report"):
-        report([empty], tmp_path / "r.html")
+        report_runs([empty], tmp_path / "r.html")
 
 
 def test_runs_of_one_model_are_pooled_or_set_side_by_side(tmp_path: Path) -> None:
     for run in ("first", "second"):
         make_trace("mdm", len(run)).save(tmp_path / run / "0")
     for by_run, names in ((False, ["moving-mdm"]), (True, ["moving-mdm · run first", "moving-mdm · run second"])):
-        made = report([tmp_path / "first", tmp_path / "second"], tmp_path / "r.html", by_run=by_run)
+        made = report_runs([tmp_path / "first", tmp_path / "second"], tmp_path / "r.html", by_run=by_run)
         page = Parts(made.path.read_text(encoding="utf-8"))
         assert [model["label"] for model in page.json("report")["models"]] == names
         assert [model["label"] for model in page.json("explorer")["models"]] == names
@@ -138,7 +143,7 @@ def test_other_settings_of_a_model_are_never_pooled(tmp_path: Path) -> None:
     data = make_trace("mdm", 1).data.copy()
     data.attrs = {**data.attrs, "edits": ["a/b"]}
     Trace(data).save(tmp_path / "run" / "1")
-    page = Parts(report([tmp_path / "run"], tmp_path / "r.html").path.read_text(encoding="utf-8"))
+    page = Parts(report_runs([tmp_path / "run"], tmp_path / "r.html").path.read_text(encoding="utf-8"))
     models = page.json("report")["models"]
     assert [model["label"] for model in models] == ["moving-mdm · edits none", "moving-mdm · edits a\u2215b"]
     assert [model["n"] for model in models] == [1, 1]
@@ -153,7 +158,7 @@ def test_a_score_that_is_not_defined_is_left_blank(tmp_path: Path) -> None:
         if line["condition"].get("test") == "clean":
             line["accuracy"] = 0.0
     (run / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    page = Parts(report([run], tmp_path / "r.html").path.read_text(encoding="utf-8"))
+    page = Parts(report_runs([run], tmp_path / "r.html").path.read_text(encoding="utf-8"))
     table = page.table("stress-robustness")
     assert set(table["columns"][table["names"].index("robustness")]) == {None}
     assert not any(isinstance(x, float) and math.isnan(x) for column in table["columns"] for x in column)

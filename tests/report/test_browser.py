@@ -16,7 +16,6 @@ import pytest
 import floatlens as fl
 from floatlens.claims import claims
 from floatlens.report import Made
-from floatlens.report.answered import open_answered
 from shared.answering import QUESTIONS, right
 from shared.measures import as_share, share_of
 from shared.reported import make_trace
@@ -51,7 +50,7 @@ def test_no_part_is_wider_than_a_phone(visit: Visit, made: Made) -> None:
 def test_claims_are_shown_with_their_verdicts_and_lead_to_figures(
     both: Watched, runs: list[Path], asked: list[Path]
 ) -> None:
-    expected = [*claims(runs), *(claim for run in open_answered(asked, {}) for claim in run.claims)]
+    expected = [*claims(runs), *(claim for run in asked for claim in claims(run))]
     assert both.page.locator("#claim-rows .finding").count() == len(expected)
     for statement in {claim.statement for claim in expected}:
         group = both.page.locator("#claim-rows > details", has_text=re.compile(re.escape(statement), re.IGNORECASE))
@@ -128,7 +127,7 @@ def test_answers_are_shown_as_they_were_scored(both: Watched) -> None:
         expected = [np.mean([right(one["name"], kind, q) for q in range(QUESTIONS)]) for kind in ("closed", "rag")]
         assert one["y"] == pytest.approx(expected)
         gained = float(row.locator("td").nth(i).get_attribute("data-value"))
-        assert gained == pytest.approx(expected[1] - expected[0])
+        assert gained == pytest.approx(100 * (expected[1] - expected[0]))
         cells = both.page.locator('details[data-table="table1"] tbody tr').nth(2 * i + 1).locator("td")
         assert cells.nth(1).inner_text() == f"{100 * expected[1]:.1f}"
 

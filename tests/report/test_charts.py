@@ -11,7 +11,6 @@ import pytest
 
 from floatlens.claims import claims
 from floatlens.report import Made
-from floatlens.report.answered import open_answered
 from shared.answering import share
 from shared.watched import Watched
 
@@ -114,7 +113,7 @@ def test_stress_curves_and_edits_are_drawn_as_they_were_scored(both: Watched) ->
 
 
 def test_the_strip_of_a_claim_says_the_number_it_hangs_on(both: Watched, runs: list[Path], asked: list[Path]) -> None:
-    expected = [*claims(runs), *(claim for run in open_answered(asked, {}) for claim in run.claims)]
+    expected = [*claims(runs), *(claim for run in asked for claim in claims(run))]
     findings = both.page.locator("#claim-rows .finding")
     order = {claim.statement: None for claim in expected}
     for i, claim in enumerate(sorted(expected, key=lambda claim: list(order).index(claim.statement))):

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.report import report
 from floatlens.report.build import LARGEST, explorer_data
 from floatlens.report.detail import LADDER, estimated_size, fitting, thinned
 from floatlens.report.render import plotly_size
 from floatlens.report.subjects import look
 from floatlens.report.view import packed_trace
+from floatlens.runs.reporting import report_runs
 from shared.reported import make_trace
 
 SCALE = {"step": 8, "layer": 8, "key": 300}
@@ -74,8 +74,8 @@ def test_where_nothing_fits_it_is_an_error() -> None:
 def test_a_page_stays_below_the_size_asked_for(tmp_path: Path) -> None:
     for sample in range(2):
         make_trace("mdm", sample).save(tmp_path / "run" / f"{sample}")
-    whole = report([tmp_path / "run"], tmp_path / "a.html")
+    whole = report_runs([tmp_path / "run"], tmp_path / "a.html")
     tight = whole.size - 500
-    small = report([tmp_path / "run"], tmp_path / "b.html", largest=tight)
+    small = report_runs([tmp_path / "run"], tmp_path / "b.html", largest=tight)
     assert small.size <= tight
     assert (tmp_path / "b.html").stat().st_size == small.size

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import floatlens as fl
-from floatlens.report import Made, report
+from floatlens.report import Made
+from floatlens.runs.reporting import report_runs
 from floatlens.traces import Trace
 from shared.answering import make_answers
 from shared.reported import make_trace
@@ -67,7 +68,7 @@ def bad_report(tmp_path_factory: pytest.TempPathFactory) -> Made:
     asked = [
         make_answers(folder / kind, kind, data=DATA, said=BAD + "\x00", models=models) for kind in ("qa", "intervene")
     ]
-    return report([run.parent, *asked], root / "r.html")
+    return report_runs([run.parent, *asked], root / "r.html")
 
 
 def test_hostile_words_are_not_in_the_markup(bad_report: Made) -> None:

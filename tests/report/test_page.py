@@ -20,9 +20,10 @@ import floatlens as fl
 from floatlens.analysis import ANALYSES, Result, Words, analyse
 from floatlens.analysis.headline import headline
 from floatlens.claims import claims
-from floatlens.report import Made, bundle, report
-from floatlens.report.reading import READING
+from floatlens.report import Made, bundle
+from floatlens.report.answer_sections import SECTIONS
 from floatlens.report.sections import definition, sections
+from floatlens.runs.reporting import report_runs
 from shared.parts import Parts
 from shared.reported import make_trace
 
@@ -71,7 +72,7 @@ def test_nothing_is_loaded_and_nothing_acts_in_attributes(parts: Parts) -> None:
 
 
 def test_the_page_is_made_the_same_way_twice(single: Path, tmp_path: Path) -> None:
-    once, again = (report([single], tmp_path / name) for name in ("once.html", "again.html"))
+    once, again = (report_runs([single], tmp_path / name) for name in ("once.html", "again.html"))
     assert again.path.read_bytes() == once.path.read_bytes()
 
 
@@ -121,7 +122,7 @@ def test_claims_link_to_figures_that_are_there(parts: Parts) -> None:
     linked = {row["figure"] for row in parts.json("report")["claims"]}
     assert linked
     assert linked <= {one["id"] for part in parts.json("report")["sections"] for one in part["figures"]}
-    assert {*ANALYSES, *READING} <= ids
+    assert {*ANALYSES, *SECTIONS} <= ids
 
 
 def test_definitions_say_rule_queries_normalisation_and_n(results: dict[str, Result]) -> None:
@@ -152,7 +153,7 @@ def test_models_share_examples_and_the_rest_is_counted(parts: Parts) -> None:
 
 
 def test_runs_of_one_model_with_other_settings_stand_side_by_side() -> None:
-    from floatlens.report.build import explorer_data
+    from floatlens.report.explorer import explorer_data
     from floatlens.report.subjects import look
     from floatlens.traces import Trace
 
@@ -173,14 +174,14 @@ def test_a_run_with_a_manifest_shows_it(runs: list[Path], tmp_path: Path) -> Non
     line = {"what": "trace", "model": "m", "data": "d", "condition": {"kind": "rag"}, "index": 0, "id": "q"}
     line["status"] = "done"
     (tmp_path / "run" / "records.jsonl").write_text(json.dumps(line) + "\n")
-    made = report([tmp_path / "run"], tmp_path / "out")
+    made = report_runs([tmp_path / "run"], tmp_path / "out")
     (run,) = Parts(made.path.read_text()).json("report")["runs"]
     assert run["manifest"]["seed"] == 7
     assert (run["outcomes"], run["source"], run["traces"]) == ({"done": 1}, "manifest.json", 1)
 
 
 def test_the_rule_asked_for_is_used_and_named(single: Path, tmp_path: Path) -> None:
-    made = report([single], tmp_path / "r.html", rule="topk(2)")
+    made = report_runs([single], tmp_path / "r.html", rule="topk(2)")
     parts = Parts(made.path.read_text())
     assert parts.json("explorer")["rule"] == "topk(k=2)"
     for section in parts.json("report")["sections"]:
@@ -192,7 +193,7 @@ def test_what_the_traces_do_not_allow_is_left_out_with_the_reason(tmp_path: Path
     trace = make_trace("mdm", 0)
     data = trace.data.drop_vars(["qk_dot", "qk_cos", "qk_norm", "key_norm", "query_norm"])
     type(trace)(data).save(tmp_path / "run" / "0")
-    made = report([tmp_path / "run"], tmp_path / "r.html")
+    made = report_runs([tmp_path / "run"], tmp_path / "r.html")
     assert 'probe "qk"' in made.skipped["qk"]
     assert "qk" not in [one["id"] for one in Parts(made.path.read_text()).json("report")["sections"]]
 

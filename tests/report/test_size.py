@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import floatlens as fl
-from floatlens.report import Made, report
+from floatlens.report import Made
+from floatlens.runs.reporting import report_runs
 from floatlens.subjects.scale import bundled, questions
 
 pytestmark = pytest.mark.slow
@@ -30,7 +31,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Made:
         for number, one in enumerate(asked):
             given: dict[str, Any] = {"question": one.question, "documents": one.documents, "answers": one.answers}
             fl.trace(model, **given, gen_length=8).save(root / name / f"{number:02}")
-    return report([root / name for name in bundled()], root / "report.html", examples=QUESTIONS)
+    return report_runs([root / name for name in bundled()], root / "report.html", examples=QUESTIONS)
 
 
 def test_it_is_small_and_holds_everything(whole: Made) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from floatlens import __version__
 from floatlens.cli import main
-from floatlens.report import Made, answer_sections, report
-from floatlens.report.answered import open_answered, told_apart
+from floatlens.report import Made, answer_sections
+from floatlens.runs.reporting import report_runs
 from shared.answering import make_answers, make_study
 from shared.parts import Parts
 from shared.reported import make_trace
@@ -40,18 +40,18 @@ def twice(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Two runs of a kind, and one that is alone of its kind."""
     root = tmp_path_factory.mktemp("twice")
     runs = [make_answers(root / name, kind) for name, kind in (("one", "qa"), ("two", "qa"), ("three", "stress"))]
-    return report(runs, root / "r.html")
+    return report_runs(runs, root / "r.html")
 
 
 def test_failed_items_are_not_counted_as_answers(study: Path, tmp_path: Path) -> None:
-    (run,) = read(report([study], tmp_path / "r.html")).json("report")["runs"]
+    (run,) = read(report_runs([study], tmp_path / "r.html")).json("report")["runs"]
     assert (run["answers"], run["traces"]) == (45, 1)
     assert run["outcomes"] == {"failed": 3, "done": 46}
 
 
 @pytest.mark.browser
 def test_runs_say_how_much_they_hold(visit: Visit, study: Path, asked: list[Path], tmp_path: Path) -> None:
-    page = visit(report([study, asked[0]], tmp_path / "r.html").path).page
+    page = visit(report_runs([study, asked[0]], tmp_path / "r.html").path).page
     said = page.locator("#manifests .run summary small").all_inner_texts()
     assert said[0].strip() == f"floatlens {__version__}"
     assert said[1].strip() == "1 trace · 45 answers · 3 failed · 46 done · from manifest.json"
@@ -85,9 +85,11 @@ def test_progress_counts_the_traces_of_a_study(study: Path, tmp_path: Path, monk
 
 def test_runs_of_one_kind_are_named_and_others_are_not(tmp_path: Path) -> None:
     folders = ["a/same", "b/same", "c/other"]
-    runs = open_answered([make_answers(tmp_path / name, "qa") for name in folders], {})
-    assert told_apart(runs) == [str(tmp_path / "a/same"), str(tmp_path / "b/same"), "other"]
-    assert told_apart(runs[:1]) == [None]
+    runs = [make_answers(tmp_path / name, "qa") for name in folders]
+    told = [one["run"] for one in read(report_runs(runs, tmp_path / "r.html")).json("report")["sections"]]
+    assert told == [str(tmp_path / "a/same"), str(tmp_path / "b/same"), "other"]
+    (alone,) = read(report_runs(runs[:1], tmp_path / "r.html")).json("report")["sections"]
+    assert alone["run"] is None
 
 
 def test_numbers_and_claims_say_which_run_they_are_of(twice: Made) -> None:
@@ -116,13 +118,13 @@ def test_the_top_of_the_page_names_the_runs(visit: Visit, twice: Made) -> None:
 
 def test_answers_that_are_not_listed_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_answers(tmp_path / "qa", "qa", said="w" * 301)
-    cut = read(report([run], tmp_path / "r.html")).json("report")["sections"][0]
+    cut = read(report_runs([run], tmp_path / "r.html")).json("report")["sections"][0]
     right = sum(json.loads(line)["prediction"] != "no" for line in (run / "records.jsonl").read_text().splitlines())
     assert cut["notes"] == [
         f"Of {right} answers only the first 300 characters are listed; the run's records.jsonl has the rest."
     ]
     monkeypatch.setattr(answer_sections, "_MOST", 47)
-    made = report([run], tmp_path / "r.html")
+    made = report_runs([run], tmp_path / "r.html")
     none = read(made).json("report")["sections"][0]
     assert none["notes"][0].startswith("The 48 answers are not listed here, as they are more than 47: ")
     assert none["notes"][0] in made.path.read_text(encoding="utf-8").replace("&#39;", "'")
@@ -132,5 +134,5 @@ def test_answers_that_are_not_listed_are_told(tmp_path: Path, monkeypatch: pytes
 def test_the_name_of_a_folder_that_is_left_out_is_kept(tmp_path: Path) -> None:
     empty = make_answers(tmp_path / "my_empty_run", "qa")
     (empty / "records.jsonl").write_text("")
-    made = report([make_answers(tmp_path / "qa", "qa"), empty], tmp_path / "r.html")
+    made = report_runs([make_answers(tmp_path / "qa", "qa"), empty], tmp_path / "r.html")
     assert read(made).json("report")["skipped"] == [["my_empty_run", "no answer on record yet"]]

@@ -7,10 +7,11 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from floatlens.data.stress import STRESS_TESTS, StressSettings, points
+from floatlens.data.stress import STRESS_TESTS, StressSettings
 from floatlens.edits.spec import parse_edit
 from floatlens.records import CLOSED, RAG, Condition, Edited, Record, Stressed, read_records
 from floatlens.records.store import FORMAT, write_records
+from shared.stress import name_of, points
 
 QUESTIONS = 12
 KINDS = {"moving-mdm": "mdm", "fixed-arm": "arm"}
@@ -75,7 +76,7 @@ def condition_of(name: str) -> Condition:
         return CLOSED if name == "closed" else RAG
     settings: StressSettings = StressSettings.model_validate(STRESS)
     for point in (point for test in STRESS_TESTS for point in points(test, settings)):
-        if point.name == name:
+        if name_of(point) == name:
             return Stressed(test=point.test, series=point.series, x=point.x, point=point.point)
     (spec,) = parse_edit(name.removesuffix(" (random)").replace(" ", ":"))
     drawn = {"control": "random", "seed": 0} if name.endswith(" (random)") else {}

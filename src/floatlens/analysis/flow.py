@@ -75,7 +75,7 @@ def _condition(trace: Trace) -> dict[str, Any]:
 def flow(trace: Trace) -> xr.Dataset:
     """Attention between regions, its rollout, and the gold lift.
 
-    Example: `fl.flow(traces).group("scale:llada", gold=5).estimate("gold_lift")`
+    Example: `fl.flow(traces).group("scale:llada", gold=2).estimate("gold_lift")`
     """
     regions = list(trace.regions)
     if "answer" not in regions:

@@ -92,11 +92,13 @@ def report(
     together are compared.
     """
     from floatlens.analysis.sources import traced_runs
-    from floatlens.report import report as write
+    from floatlens.runs.reporting import report_runs
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / "report.html"
     with _walking(traced_runs(runs)) as each:
-        made = write(runs, where, examples=examples, rule=rule, by_run=by_run, largest=int(max_mb * 1e6), each=each)
+        made = report_runs(
+            runs, where, examples=examples, rule=rule, by_run=by_run, largest=int(max_mb * 1e6), each=each
+        )
     _say_skipped(made.skipped)
     say(f"wrote {made.path} ({made.size / 1e6:.1f} MB); open it in a browser")
 

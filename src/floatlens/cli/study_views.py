@@ -19,6 +19,8 @@ from floatlens.records.condition import Stressed
 if TYPE_CHECKING:
     import pandas as pd
 
+    from floatlens.analysis import Estimate
+    from floatlens.analysis.headline import HeadlineRow
     from floatlens.analysis.stress import Curve
     from floatlens.analysis.tables import Table
     from floatlens.claims import Claim
@@ -173,15 +175,15 @@ def _effect(row: Any) -> list[str]:
     return [number(100 * row.edited, ".1f"), number(change, "+.1f"), interval(low, high, "+.1f")]
 
 
-def headline_view(rows: Sequence[Mapping[str, Any]], models: Sequence[str], width: int) -> RenderableType:
+def headline_view(rows: Sequence[HeadlineRow], models: Sequence[str], width: int) -> RenderableType:
     """A row per number, a column per model."""
-    models = _ordered(models, (model for row in rows for model in row["values"]))
-    shown = [Row(row["title"], {model: _estimate(value) for model, value in row["values"].items()}) for row in rows]
+    models = _ordered(models, (model for row in rows for model in row.values))
+    shown = [Row(row.label, {model: _estimate(value) for model, value in row.values.items()}) for row in rows]
     return by_model("", ["mean", INTERVAL], models, _labels(models), shown, width)
 
 
-def _estimate(one: Mapping[str, float]) -> list[str]:
-    return [number(one["mean"]), interval(one["low"], one["high"])]
+def _estimate(one: Estimate) -> list[str]:
+    return [number(float(one.mean)), interval(float(one.low), float(one.high))]
 
 
 def _ordered(models: Sequence[str], found: Any) -> list[str]:

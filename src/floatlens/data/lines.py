@@ -71,9 +71,6 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-# -- files that are something else ------------------------------------------------------------------------------------
-
-
 def _not_json_lines(head: bytes, path: Path) -> str | None:
     """What a file is, by its first bytes, and what to do, if it is a known kind of file other than JSON lines."""
     if not head:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import digest_of_file
@@ -19,7 +19,7 @@ from floatlens.core.registry import Registry
 from floatlens.data.examples import Example, Need, check_need, mark_gold
 from floatlens.data.reader import Tally, stream_examples
 
-__all__ = ["QUESTION_SOURCES", "SETS", "Data", "QuestionSource", "Questions", "file_name", "is_source", "open_data"]
+__all__ = ["QUESTION_SOURCES", "SETS", "Data", "Questions", "file_name", "is_source", "open_data"]
 
 _NAMED = re.compile(r"([A-Za-z][\w-]*)=(.+)", re.DOTALL)
 
@@ -62,16 +62,13 @@ class Questions:
     identity: str
 
 
-class QuestionSource(Protocol):
-    """Opens `NAME:rest`, at most `limit` questions with `documents` documents each; None: its own choice."""
-
-    def __call__(self, rest: str, *, limit: int | None, documents: int | None) -> Questions: ...
-
-
-QUESTION_SOURCES: Registry[QuestionSource] = Registry(
+QUESTION_SOURCES: Registry[Callable[..., Questions]] = Registry(
     "question source", "floatlens.question_sources", {"scale": "floatlens.subjects.scale.source:open_questions"}
 )
-"""Questions that are made and not read from a file, by the word before the colon of a reference."""
+"""Questions that are made and not read from a file, by the word before the colon of a reference.
+
+A source takes what is after the colon and the keywords `limit` and `documents`, None for its own choice.
+"""
 
 
 @dataclass(frozen=True)

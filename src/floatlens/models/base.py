@@ -62,7 +62,7 @@ class LanguageModel:
     table adds to a position (RoBERTa: padding_idx + 1). `attention` is "causal", "full", or "block": causal, but what
     is being written is bidirectional in itself; it follows from `kind` unless given.
 
-    Example: `fl.load("scale:llada").forward(ids).shape  # (batch, position, vocabulary)`
+    Example: `fl.load("scale:llada").forward(torch.tensor([[5, 7, 9]])).shape  # (batch, position, vocabulary)`
     """
 
     module: PreTrainedModel

@@ -54,7 +54,7 @@ def load(
     to transformers as it is. `adapter` is a folder in peft's format whose weights are merged into the model; a folder
     that holds an adapter alone is loaded with the base it names.
 
-    Example: `load("GSAI-ML/LLaDA-8B-Instruct", device="cuda")`
+    Example: `load("scale:llada", dtype="float32").kind  # "mdm"`
     """
     name = str(ref)
     chosen = None if family is None else registry.FAMILIES[family]

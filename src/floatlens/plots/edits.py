@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from floatlens.analysis.conditions import DosePanel, dose_panels
 from floatlens.core.errors import FloatlensError
 from floatlens.plots.description import Axis, Figure, Panel, Series, grid
-from floatlens.plots.doses import dose_panels, is_curve
 from floatlens.plots.drawing import Ax, Size, draw
 from floatlens.plots.registry import FigureType
 from floatlens.plots.style import label_of, looks_of, span
@@ -33,7 +33,7 @@ _WORDS = {
 def edits_figure(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
     """The change vs. unedited for each dose, with its interval; random controls as crosses beside each.
 
-    `rows` are the effects of edits; an edit has a panel, and a variant with several doses one of its own.
+    `rows` are those of `edit_effects`; an edit has a panel, and a variant with several doses one of its own.
     """
     own = rows[rows["metric"] == metric]
     if own.empty:
@@ -42,10 +42,9 @@ def edits_figure(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
     several = own["data"].nunique() > 1
     panels = []
     for data, some in own.groupby("data", sort=False):
-        names = some["edit"] + " " + some["settings"]
-        for title, doses in dose_panels(some).items():
-            words = f"{label_of(str(data))}: {title}" if several else title
-            panels.append(_panel(words.replace("_", " "), some[names.isin(list(doses))], doses, style, metric))
+        for doses in dose_panels(some["condition"]):
+            words = f"{label_of(str(data))}: {doses.title}" if several else doses.title
+            panels.append(_panel(words.replace("_", " "), some, doses, style, metric))
     layout = grid(len(panels), 4 if len(panels) > 6 else 3)
     counts = [int(n) for n in own["n"] if n]
     words = f"n = {span(counts)} questions · bars: paired 95 % bootstrap intervals over questions"
@@ -53,24 +52,25 @@ def edits_figure(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
     return Figure(_WORDS[metric][0], tuple(panels), words, layout, size, share_y="all", page_width=340)
 
 
-def _panel(title: str, rows: pd.DataFrame, doses: dict[str, str], style: dict[str, Look], metric: str) -> Panel:
-    places = {dose: float(place) for place, dose in enumerate(doses)}
+def _panel(title: str, rows: pd.DataFrame, doses: DosePanel, style: dict[str, Look], metric: str) -> Panel:
+    places = {edit: float(place) for place, edit in enumerate(doses.ticks)}
+    rows = rows[[one.edited in places for one in rows["condition"]]]
     _, y, factor = _WORDS[metric]
-    kind: Any = "joined" if is_curve(doses) else "points"
+    kind: Any = "joined" if doses.curve else "points"
     drawn = []
     for model, look in style.items():
         for control in (False, True):
             some = rows[(rows["model"] == model) & (rows["control"] == control)]
             if some.empty:
                 continue
-            x = tuple(places[dose] for dose in some["edit"] + " " + some["settings"])
+            x = tuple(places[one.edited] for one in some["condition"])
             mean, low, high = (
                 tuple(factor * some[name].to_numpy(dtype=float)) for name in ("difference", "low", "high")
             )
             counts = tuple(int(n) for n in some["n"])
             drawn.append(Series(look, x, mean, low, high, counts, kind, "control" if control else ""))
-    ticks = tuple((place, doses[dose]) for dose, place in places.items())
-    return Panel(title, title, Axis("", ticks, range=(-0.6, len(doses) - 0.4)), y, tuple(drawn), reference=0.0)
+    ticks = tuple((place, doses.ticks[edit]) for edit, place in places.items())
+    return Panel(title, title, Axis("", ticks, range=(-0.6, len(ticks) - 0.4)), y, tuple(drawn), reference=0.0)
 
 
 def _every(data: Any) -> dict[str, Figure]:
@@ -89,7 +89,7 @@ def plot_edits(
     figsize: Size = None,
     panel: str | None = None,
 ) -> MatplotlibFigure:
-    """What edits do to a metric ("accuracy", "f1" or "kl"), from the frame of effects. Panels are named by title.
+    """What edits do to a metric ("accuracy", "f1" or "kl"), from `edit_effects(answers)`. Panels are named by title.
 
     Example: `fl.plot_edits(edit_effects(answers), "kl")`
     """

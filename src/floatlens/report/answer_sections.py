@@ -1,67 +1,116 @@
-"""Sections and headline numbers of runs of answers: questions answered, stress tests, edits."""
+"""Sections on answers: questions with and without documents, stress tests, edits. One entry of `SECTIONS` for each.
+
+A section selects its answers, names the statistics its figures need, and lists its tables. Statistics come from
+`analysis`; other packages add sections through the entry-point group "floatlens.sections".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from floatlens.plots.description import Look
+from floatlens.analysis.conditions import edited
+from floatlens.core.registry import Registry
 from floatlens.plots.style import label_of
-from floatlens.report.answered import Answered, told_apart
-from floatlens.report.reading import ANSWERS, READING
+from floatlens.report.inputs import RunAnswers
 from floatlens.report.sections import figures_of, table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["answer_headline", "answer_sections"]
+    Tables = list[tuple[str, str, pd.DataFrame]]
 
-Section = dict[str, Any]
+__all__ = ["SECTIONS", "AnswerSection", "Content", "answer_sections"]
+
 _MOST = 4000
-"""Answers that a report lists; of more only the means are in it."""
+"""Answers that a report lists; with more, only the means are in it."""
 _LONGEST = 300
 """Characters of an answer that are listed."""
-_SHORT = {"qa": "Answers", "stress": "Stress tests", "intervene": "Edits"}
-_HOMES = {"qa": "qa", "stress": "stress", "intervene": "edits"}
 _INTERVALS = ("intervals", "95 %, bootstrap over questions, seeded; differences are paired")
 
 
-def answer_sections(runs: Sequence[Answered], style: Mapping[str, Look]) -> list[Section]:
-    """A section per run."""
-    made = {"qa": _qa, "stress": _stress, "intervene": _intervene}
-    return [made[run.kind](run, style) | {"run": name} for run, name in zip(runs, told_apart(runs), strict=True)]
+@dataclass(frozen=True, eq=False)
+class Content:
+    """What a section shows: data for its figures, tables (name, caption, frame), terms and settings with meanings."""
+
+    data: Mapping[str, Any]
+    tables: Tables
+    terms: Sequence[tuple[str, str]] = ()
+    used: Sequence[tuple[str, str]] = ()
 
 
-def _section(
-    run: Answered,
-    data: Mapping[str, Any],
-    tables: Iterable[tuple[str, str, pd.DataFrame]],
-    terms: Sequence[tuple[str, str]],
-    used: Sequence[tuple[str, str]],
-) -> Section:
-    title, reading = READING[run.kind]
+@dataclass(frozen=True)
+class AnswerSection:
+    """`kind` is that of the conditions it is about. `select` gives its answers, `content` what it shows of them."""
+
+    kind: str
+    short: str
+    title: str
+    reading: str
+    method: str
+    select: Callable[[pd.DataFrame], pd.DataFrame]
+    content: Callable[[pd.DataFrame, RunAnswers], Content]
+
+
+SECTIONS: Registry[AnswerSection] = Registry(
+    "section",
+    "floatlens.sections",
+    {
+        "qa": "floatlens.report.answer_sections:QA",
+        "stress": "floatlens.report.answer_sections:STRESS",
+        "edits": "floatlens.report.answer_sections:EDITS",
+    },
+)
+
+
+def answer_sections(runs: Sequence[RunAnswers]) -> list[dict[str, Any]]:
+    """Every section that the answers of the runs allow, those of a kind together."""
+    made = []
+    for name, section in SECTIONS.items():
+        held = [(run, own) for run in runs if len(own := section.select(run.frame))]
+        for place, (run, own) in enumerate(held):
+            suffix = "" if place == 0 else f"-{place + 1}"
+            told = None if len(held) == 1 else _told(run, [other for other, _ in held])
+            made.append(_made(name, section, run, own, suffix) | {"run": told, "of": run})
+    return made
+
+
+def _told(run: RunAnswers, runs: Sequence[RunAnswers]) -> str:
+    """What a run is called among several: its name, or its path where two have one name."""
+    return run.path if sum(one.name == run.name for one in runs) > 1 else run.name
+
+
+def _made(name: str, section: AnswerSection, run: RunAnswers, own: pd.DataFrame, suffix: str) -> dict[str, Any]:
+    content = section.content(own, run)
+    tables = [*content.tables, *_every(name, own)]
     return {
-        "id": f"{run.kind}{run.suffix}",
-        "title": title,
-        "short": _SHORT[run.kind],
-        "reading": reading,
-        "notes": _notes(run),
-        "figures": figures_of(_HOMES[run.kind], data, run.suffix),
+        "id": f"{name}{suffix}",
+        "suffix": suffix,
+        "kind": section.kind,
+        "title": section.title,
+        "short": section.short,
+        "reading": section.reading,
+        "notes": _notes(own),
+        "figures": figures_of(name, content.data, suffix),
         "tables": [
-            {"id": f"{name}{run.suffix}", "title": caption, "open": name == "table1", "table": table(frame)}
-            for name, caption, frame in tables
+            {"id": f"{id}{suffix}", "title": caption, "open": id == "table1", "table": table(frame)}
+            for id, caption, frame in tables
             if not frame.empty
         ],
-        "definition": {"summary": ANSWERS[run.kind], "terms": list(terms), "used": [*_asked(run), *used, _INTERVALS]},
+        "definition": {
+            "summary": section.method,
+            "terms": list(content.terms),
+            "used": [*_asked(own, run), *content.used, _INTERVALS],
+        },
     }
 
 
-def _asked(run: Answered) -> list[tuple[str, str]]:
-    """What all runs of answers have in common: data, template, decoding, n."""
-    data, models = run.answers.groupby("data", sort=False)["id"].nunique(), run.models
-    used = [(f"n, {name}", f"{count} questions") for name, count in data.items()]
+def _asked(own: pd.DataFrame, run: RunAnswers) -> list[tuple[str, str]]:
+    """What all answers have in common: data, template, decoding, n."""
+    used = [(f"n, {name}", f"{n} questions") for name, n in own.groupby("data", sort=False)["id"].nunique().items()]
     used.append(("prompt template", str(run.manifest.get("template"))))
-    for ref, facts in models.items():
+    for ref, facts in run.models.items():
         decoding = (facts.get("ask") or {}).get("decoding") or {}
         settings = [f"{key} {value}" for key, value in (decoding.get("settings") or {}).items()]
         used.append((f"decoding, {ref}", ", ".join([str(decoding.get("sampler")), *settings])))
@@ -69,73 +118,89 @@ def _asked(run: Answered) -> list[tuple[str, str]]:
     return used
 
 
-def _every(run: Answered) -> list[tuple[str, str, pd.DataFrame]]:
+def _every(name: str, own: pd.DataFrame) -> Tables:
     """Every answer, where there are not too many."""
+    if len(own) > _MOST:
+        return []
     columns = ["model", "data", "condition", "id", "prediction", "accuracy", "f1", "exact_match"]
-    if len(run.answers) > _MOST:
-        return []
-    said = run.answers[columns].assign(
-        prediction=run.answers["prediction"].str.slice(0, _LONGEST), condition=run.answers["condition"].map(str)
+    said = own[columns].assign(
+        prediction=own["prediction"].str.slice(0, _LONGEST), condition=[one.label for one in own["condition"]]
     )
-    return [(f"{run.kind}-answers", f"Every answer ({len(said)})", said.reset_index(drop=True))]
+    return [(f"{name}-answers", f"Every answer ({len(said)})", said.reset_index(drop=True))]
 
 
-def _notes(run: Answered) -> list[str]:
-    """What the page does not hold of the answers; `records.jsonl` in the run's folder does."""
-    if len(run.answers) > _MOST:
+def _notes(own: pd.DataFrame) -> list[str]:
+    """Which answers are not on the page; records.jsonl in the run folder has them."""
+    if len(own) > _MOST:
         return [
-            f"The {len(run.answers)} answers are not listed here, as they are more than {_MOST}: "
-            "they are in the run's records.jsonl. The numbers are those of all of them."
+            f"The {len(own)} answers are not listed here, as they are more than {_MOST}: they are in the run's "
+            "records.jsonl. All numbers are computed from all of them."
         ]
-    cut = int((run.answers["prediction"].str.len() > _LONGEST).sum())
-    if not cut:
-        return []
-    return [f"Of {cut} answers only the first {_LONGEST} characters are listed; the run's records.jsonl has the rest."]
+    cut = int((own["prediction"].str.len() > _LONGEST).sum())
+    told = f"Of {cut} answers only the first {_LONGEST} characters are listed; the run's records.jsonl has the rest."
+    return [told] if cut else []
 
 
-def _qa(run: Answered, style: Mapping[str, Look]) -> Section:
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+def _questions(answers: pd.DataFrame) -> pd.DataFrame:
+    """Closed-book answers and those with documents; without closed-book ones, `rag` belongs to the edits."""
+    kinds = set(answers["kind"])
+    chosen = answers["kind"].isin(["closed", "rag"])
+    return answers[chosen if "closed" in kinds or "edit" not in kinds else chosen & False]
+
+
+def _qa(own: pd.DataFrame, run: RunAnswers) -> Content:
     import pandas as pd
 
     from floatlens.analysis.scores import gains, scores, table_one
 
-    columns = [(name, label_of(name)) for name in run.manifest["data"] if name in set(run.answers["data"])]
-    first = table_one(run.answers, columns, labels={model: look.label for model, look in style.items()})
-    gained = gains(run.answers)
-    kinds = {ref: facts["kind"] for ref, facts in run.models.items()}
+    models = list(dict.fromkeys(own["model"]))
+    columns = [(name, label_of(name)) for name in run.manifest["data"] if name in set(own["data"])]
+    first = table_one(own, columns, labels={model: label_of(model, models) for model in models})
     over = [name for name, span in first.groups for _ in range(span)]
     names = [f"{group} {name}".strip() for group, name in zip(over, first.columns, strict=True)]
-    return _section(
-        run,
-        {"gains": gained.assign(kind=gained["model"].map(kinds))},
-        [
-            ("table1", "Table 1, in per cent", pd.DataFrame(first.rows, columns=names)),
-            ("qa-gains", "Gains, with intervals", gained),
-            ("qa-scores", "Scores, with intervals", scores(run.answers)),
-            *_every(run),
-        ],
-        [("Table 1", first.caption)],
-        [],
-    )
+    gained = gains(own)
+    tables = [
+        ("table1", "Table 1, in percent", pd.DataFrame(first.rows, columns=names)),
+        ("qa-gains", "Gains, with intervals", gained),
+        ("qa-scores", "Scores, with intervals", scores(own)),
+    ]
+    kinds = dict(zip(own["model"], own["model_kind"], strict=True))
+    return Content({"gains": gained.assign(kind=gained["model"].map(kinds))}, tables, [("Table 1", first.caption)])
 
 
-def _stress(run: Answered, style: Mapping[str, Look]) -> Section:
-    from floatlens.analysis.stress import agreement, curves_frame, robustness_frame
+QA = AnswerSection(
+    "rag",
+    "Answers",
+    "Answers: how much do documents help?",
+    "Each line goes from a model's accuracy without documents (closed book, the dash) to its accuracy with them (RAG, "
+    "the marker), on the same questions. Its length is the gain; the whisker is the gain's interval.",
+    "Accuracy: the normalised answer contains a normalised accepted answer. F1: over bags of words. A gain is the "
+    "score with documents minus the score closed book, on the questions answered in both.",
+    _questions,
+    _qa,
+)
+
+
+# -- stress tests -----------------------------------------------------------------------------------------------------
+
+
+def _stress(own: pd.DataFrame, run: RunAnswers) -> Content:
+    from floatlens.analysis.stress import agreement, curves, curves_frame, robustness_frame
     from floatlens.data.stress import STRESS_TESTS
 
-    tests = list(dict.fromkeys(curve.test for curve in run.curves))
+    found = curves(own)
+    tests = list(dict.fromkeys(curve.test for curve in found))
+    tables = [
+        ("stress-robustness", "Robustness", robustness_frame(found)),
+        ("stress-curves", "Every point of the curves", curves_frame(found)),
+        ("stress-agreement", "Agreement over orders", agreement(own)),
+    ]
+    terms = [(one, f"{STRESS_TESTS[one].about} {STRESS_TESTS[one].note}".strip()) for one in ["clean", *tests]]
     used = [(key, _settings(value)) for key, value in (run.manifest.get("stress") or {}).items()]
-    return _section(
-        run,
-        {"stress": run.curves},
-        [
-            ("stress-robustness", "Robustness", robustness_frame(run.curves)),
-            ("stress-curves", "Every point of the curves", curves_frame(run.curves)),
-            ("stress-agreement", "Agreement over orders", agreement(run.answers)),
-            *_every(run),
-        ],
-        [(one, f"{STRESS_TESTS[one].about} {STRESS_TESTS[one].note}".strip()) for one in ["clean", *tests]],
-        used,
-    )
+    return Content({"stress": found}, tables, terms, used)
 
 
 def _settings(value: Any) -> str:
@@ -143,78 +208,52 @@ def _settings(value: Any) -> str:
     return ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
 
 
-def _intervene(run: Answered, style: Mapping[str, Look]) -> Section:
-    from floatlens.analysis.effects import measured
-    from floatlens.edits import EDITS
-
-    effects = run.effects.assign(dose=run.effects["dose"].map(str))
-    names = list(dict.fromkeys(spec.name for spec in run.edits))
-    return _section(
-        run,
-        {"edits": run.effects},
-        [
-            ("intervene-effects", "Effects, with intervals", effects),
-            ("intervene-measured", "Drift and absorption under edits", measured(run.answers)),
-            *_every(run),
-        ],
-        [(name.replace("_", " "), EDITS[name].about) for name in names],
-        [],
-    )
+STRESS = AnswerSection(
+    "stress",
+    "Stress tests",
+    "Stress tests: how robust are the models?",
+    "Each line is a model's accuracy as one thing gets worse: noise among the documents, the position of the gold "
+    "document, misleading documents, their order. A flat line is robust. Where it starts shows how good the model is, "
+    "its slope how robust.",
+    "Each point is the accuracy on the same questions after one seeded transformation. Robustness is the area under a "
+    "curve divided by the width of its axis (the mean where the axis has no scale) and by the accuracy with the gold "
+    "documents alone (masks: by that at the fewest masks).",
+    lambda answers: answers[answers["kind"] == "stress"],
+    _stress,
+)
 
 
-# -- headline numbers -------------------------------------------------------------------------------------------------
+# -- edits ------------------------------------------------------------------------------------------------------------
 
 
-def answer_headline(runs: Sequence[Answered]) -> list[dict[str, Any]]:
-    """Rows for the top of the report: gains, robustness, what edits cost."""
-    makers: dict[str, Callable[[Answered], list[dict[str, Any]]]] = {
-        "qa": _gained,
-        "stress": _robust,
-        "intervene": _cost,
-    }
-    named = zip(runs, told_apart(runs), strict=True)
-    return [row | {"run": name} for run, name in named for row in makers[run.kind](run)]
+def _edits(own: pd.DataFrame, run: RunAnswers) -> Content:
+    from floatlens.analysis.conditions import edits_of
+    from floatlens.analysis.effects import edit_effects, measured
+    from floatlens.edits import EDITS as KNOWN
 
-
-def _row(run: Answered, title: str, hint: str, rows: pd.DataFrame, mean: str, unit: str = "") -> dict[str, Any]:
-    values = {
-        str(row["model"]): {"mean": row[mean], "low": row["low"], "high": row["high"], "n": row["n"]}
-        for row in rows.to_dict("records")
-    }
-    return {"title": title, "hint": hint, "section": f"{run.kind}{run.suffix}", "values": values, "unit": unit}
-
-
-def _gained(run: Answered) -> list[dict[str, Any]]:
-    from floatlens.analysis.scores import gains
-
-    found = gains(run.answers)
-    found = found[(found["metric"] == "accuracy") & (found["data"] != "average")]
-    hint = "accuracy with documents minus accuracy closed book, same questions"
-    return [
-        _row(run, f"Gain from documents, {label_of(str(data))}", hint, own, "gain", "pp")
-        for data, own in found.groupby("data", sort=False)
+    effects = edit_effects(own)
+    tables = [
+        (
+            "edits-effects",
+            "Effects, with intervals",
+            effects.drop(columns="condition").assign(dose=effects["dose"].map(str)),
+        ),
+        ("edits-measured", "Drift and absorption under edits", measured(own)),
     ]
+    names = dict.fromkeys(one.name for one in edits_of(own))
+    return Content({"edits": effects}, tables, [(name.replace("_", " "), KNOWN[name].about) for name in names])
 
 
-def _robust(run: Answered) -> list[dict[str, Any]]:
-    from floatlens.analysis.stress import robustness_frame
-    from floatlens.data.stress import STRESS_TESTS
-
-    found = robustness_frame(run.curves)
-    hint = "accuracy over all doses ÷ accuracy with the gold documents alone; 1 = unaffected"
-    rows = []
-    for (data, test), own in found.groupby(["data", "test"], sort=False):
-        if STRESS_TESTS[str(test)].headline:
-            rows.append(_row(run, f"Robustness to {test}, {label_of(str(data))}", hint, own, "robustness"))
-    return rows
-
-
-def _cost(run: Answered) -> list[dict[str, Any]]:
-    found = run.effects[(run.effects["metric"] == "accuracy") & ~run.effects["control"]]
-    rows = []
-    for (data, edit), own in found.groupby(["data", "edit"], sort=False):
-        first = own[own["settings"] == own["settings"].iloc[0]]
-        name = " ".join([str(edit).replace("_", " "), str(first["settings"].iloc[0])]).strip()
-        hint = "accuracy under the edit minus unedited, same questions"
-        rows.append(_row(run, f"Effect of {name}, {label_of(str(data))}", hint, first, "difference", "pp"))
-    return rows
+EDITS = AnswerSection(
+    "edit",
+    "Edits",
+    "Edits: does attention matter?",
+    "Attention is edited while the model writes, and its answers are compared with its unedited ones: below 0 the edit "
+    "costs answers. Crosses are the random control, the same edit at random positions; only a difference from the "
+    "cross is due to the anchors. The second figure shows how far the edit shifts the first token: 0 is not at all.",
+    "Each question is answered unedited, under each edit, and under the edit's matched random control. Changes are "
+    "relative to unedited, on the same questions. The KL divergence is that of the first distribution that the edit "
+    "can change.",
+    edited,
+    _edits,
+)

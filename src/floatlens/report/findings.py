@@ -1,34 +1,33 @@
-"""The top of the report: what was studied, the headline numbers with their intervals, and the verdicts on claims."""
+"""The top of the report: the answer, what was studied, the headline numbers, and the verdicts on claims."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floatlens.analysis import Estimate, Result
-from floatlens.analysis.headline import headline as headline_rows
-from floatlens.claims import Claim, floating_sentence
+from floatlens.analysis.headline import POINTS, headline
+from floatlens.claims import Claim
 from floatlens.plots.description import Look
 from floatlens.plots.plotly_renderer import look_data
-from floatlens.report.answered import Answered
+from floatlens.report.inputs import Inputs
 
-__all__ = ["answer", "claim_rows", "headline", "models"]
+__all__ = ["claim_rows", "headline_rows", "models"]
+
+Section = Mapping[str, Any]
 
 
-def models(
-    results: Mapping[str, Result], answered: Sequence[Answered], style: Mapping[str, Look]
-) -> list[dict[str, Any]]:
+def models(inputs: Inputs, style: Mapping[str, Look]) -> list[dict[str, Any]]:
     """Every model of the report, in the order of `style`: name, colour, kind, how many traces and answers."""
     facts: dict[str, Mapping[str, Any]] = {}
     counts: dict[str, int] = {}
-    for run in answered:
+    for run in inputs.answers:
         facts |= run.models
-    for result in results.values():
+    for result in inputs.results.values():
         facts |= {group.model: group.facts for group in result}
         for model in result.models:
             total = sum(group.traces for group in result if group.model == model)
             counts[model] = max(counts.get(model, 0), total)
-    said = {ref: sum(int((run.own["model"] == ref).sum()) for run in answered) for ref in style}
+    said = {ref: sum(int((run.frame["model"] == ref).sum()) for run in inputs.answers) for ref in style}
     wanted = ("kind", "family", "layers", "heads")
     return [
         {"ref": ref, "label": look.label, **look_data(look)}
@@ -38,51 +37,56 @@ def models(
     ]
 
 
-def headline(results: Mapping[str, Result], models: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The headline numbers of the results, with an estimate for each model in the order of `models`."""
+def headline_rows(inputs: Inputs, sections: Sequence[Section], order: Sequence[str]) -> list[dict[str, Any]]:
+    """The headline numbers of the results, then those of the answers, run by run; each leads to its section."""
+    found = [(row, row.section, None) for row in headline(inputs.results, models=order)]
+    for section in sections:
+        run = section.get("of")
+        for row in headline({}, run.frame, order) if run is not None else ():
+            if row.section == section["kind"]:
+                found.append((row, section["id"], section["run"]))
     return [
-        {"title": row.label, "hint": row.hint, "section": row.section, "unit": ""}
+        {"title": row.label, "hint": row.hint, "section": section, "run": run, "signed": row.unit == POINTS}
         | {"values": {model: _numbers(one) for model, one in row.values.items()}}
-        for row in headline_rows(results, models=models)
+        for row, section, run in found
     ]
 
 
-def answer(found: Sequence[Claim], style: Mapping[str, Look]) -> str:
-    """Whether attention floats, in one sentence."""
-    return floating_sentence(found, {model: look.label for model, look in style.items()})
-
-
-def _numbers(one: Estimate) -> dict[str, float]:
+def _numbers(one: Any) -> dict[str, float]:
     return {key: float(getattr(one, key)) for key in ("mean", "low", "high", "n")}
 
 
-def claim_rows(
-    found: Sequence[Claim], figures: Mapping[str, str], suffix: str = "", run: str | None = None
-) -> list[dict[str, Any]]:
-    """Every claim with its verdict, the number it hangs on, and the figure to look at (None where it is not shown).
-
-    `figures` are those of the page under the names that claims use. `run` is named where several runs have the claim.
-    """
-    rows = []
-    for one in found:
-        part, figure = one.deciding, f"{one.figure}{suffix}"
-        rows.append(
-            {
-                "id": one.id,
-                "statement": one.statement,
-                "subject": one.subject,
-                "run": run,
-                "verdict": one.verdict,
-                "statistic": part.name if part else "",
-                "mean": float(part.found.mean) if part else None,
-                "low": float(part.found.low) if part else None,
-                "high": float(part.found.high) if part else None,
-                "n": int(part.found.n) if part else 0,
-                "limit": part.limit if part else None,
-                "above": part.above if part else True,
-                "changes": one.changes,
-                "parts": [str(each) for each in one.parts],
-                "figure": figures.get(figure),
-            }
-        )
+def claim_rows(inputs: Inputs, sections: Sequence[Section]) -> list[dict[str, Any]]:
+    """Every claim with its verdict, its deciding number, and the figure that shows it (None where it is not shown)."""
+    shown = [figure for section in sections for figure in section["figures"]]
+    figures = {one["type"]: one["id"] for one in reversed(shown)} | {one["id"]: one["id"] for one in shown}
+    rows = [_row(one, figures.get(one.figure)) for one in inputs.claims]
+    for run in inputs.answers:
+        own = [section for section in sections if section.get("of") is run]
+        name = next((section["run"] for section in own if section["run"]), None)
+        for one in run.claims:
+            names = [f"{one.figure}{suffix}" for suffix in dict.fromkeys(section["suffix"] for section in own)]
+            rows.append(_row(one, next((figures[name] for name in names if name in figures), None), name))
     return rows
+
+
+def _row(one: Claim, figure: str | None, run: str | None = None) -> dict[str, Any]:
+    part = one.deciding
+    return {
+        "id": one.id,
+        "statement": one.statement,
+        "subject": one.subject,
+        "model": one.model,
+        "run": run,
+        "verdict": one.verdict,
+        "statistic": part.name if part else "",
+        "mean": float(part.found.mean) if part else None,
+        "low": float(part.found.low) if part else None,
+        "high": float(part.found.high) if part else None,
+        "n": int(part.found.n) if part else 0,
+        "limit": part.limit if part else None,
+        "above": part.above if part else True,
+        "changes": one.changes,
+        "parts": [str(each) for each in one.parts],
+        "figure": figure,
+    }

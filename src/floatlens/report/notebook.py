@@ -9,7 +9,8 @@ from pathlib import Path
 from floatlens.analysis.sources import Traces, trace_files
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import write_atomically
-from floatlens.report.build import LARGEST, explorer_data
+from floatlens.report.build import LARGEST
+from floatlens.report.explorer import explorer_data
 from floatlens.report.render import explorer_page
 from floatlens.report.subjects import Seen, look
 from floatlens.traces import Trace, open_trace

@@ -28,6 +28,7 @@ class AnswerOutputs:
     """What was found in the answers and written. Parts that there are no answers for stay empty."""
 
     table: Table | None = None
+    gains: pd.DataFrame | None = None
     curves: Sequence[Curve] = ()
     agreed: pd.DataFrame | None = None
     effects: pd.DataFrame | None = None
@@ -41,13 +42,25 @@ def publish_answers(folder: Path, out: Path, *, paper: bool = False, formats: Se
     plain = answers[answers["kind"].isin(["closed", "rag"])]
     if not plain.empty:
         columns = [(name, str(one["column"])) for name, one in manifest["data"].items() if name in set(plain["data"])]
-        _publish_scores(plain, columns, out, made, paper=paper, formats=formats)
+        _publish_scores(plain, columns, out, made, paper=paper)
     stressed = answers[answers["kind"] == "stress"]
     if not stressed.empty:
-        _publish_stress(stressed, out, made, formats=formats)
+        _publish_stress(stressed, out, made)
     if (answers["kind"] == "edit").any():
-        _publish_edits(edited(answers), out, made, formats=formats)
+        _publish_edits(edited(answers), out, made)
+    _draw(out, made, formats)
     return made
+
+
+def _draw(out: Path, made: AnswerOutputs, formats: Sequence[str]) -> None:
+    """Every figure that the statistics allow."""
+    from floatlens.plots.drawing import draw
+    from floatlens.plots.registry import FIGURES, describe_figures
+
+    data = {"gains": made.gains, "stress": made.curves, "edits": made.effects}
+    wanted = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(data)]
+    for name, figure in describe_figures(data, wanted).figures.items():
+        made.files += save_figure(draw(figure), out / "figures" / name, formats)
 
 
 def _publish_scores(
@@ -57,35 +70,26 @@ def _publish_scores(
     made: AnswerOutputs,
     *,
     paper: bool,
-    formats: Sequence[str],
 ) -> None:
-    from floatlens.plots import plot_gains
-
     made.table = table_one(answers, columns, paper=paper, labels=_labels(answers))
     gained = gains(answers)
     made.files += save_table(made.table, out / "tables" / "table1")
     made.files += save_frame(scores(answers), out / "tables" / "scores") + save_frame(gained, out / "tables" / "gains")
-    if not gained.empty:
-        kinds = dict(zip(answers["model"], answers["model_kind"], strict=True))
-        figure = plot_gains(gained.assign(kind=gained["model"].map(kinds)))
-        made.files += save_figure(figure, out / "figures" / "gains", formats)
+    made.gains = gained.assign(
+        kind=gained["model"].map(dict(zip(answers["model"], answers["model_kind"], strict=True)))
+    )
 
 
-def _publish_stress(answers: pd.DataFrame, out: Path, made: AnswerOutputs, *, formats: Sequence[str]) -> None:
-    from floatlens.plots import plot_stress
-
+def _publish_stress(answers: pd.DataFrame, out: Path, made: AnswerOutputs) -> None:
     found = made.curves = curves(answers)
     made.agreed = agreement(answers)
     frames = {"curves": curves_frame(found), "robustness": robustness_frame(found), "agreement": made.agreed}
     for name, frame in frames.items():
         made.files += save_frame(frame, out / "tables" / name)
-    for test in dict.fromkeys(curve.test for curve in found):
-        made.files += save_figure(plot_stress(found, test), out / "figures" / f"stress-{test}", formats)
 
 
-def _publish_edits(answers: pd.DataFrame, out: Path, made: AnswerOutputs, *, formats: Sequence[str]) -> None:
+def _publish_edits(answers: pd.DataFrame, out: Path, made: AnswerOutputs) -> None:
     """Nothing where no edit can be compared with unedited answers."""
-    from floatlens.plots import plot_edits
     from floatlens.plots.registry import file_name
 
     made.effects = edit_effects(answers)
@@ -102,8 +106,6 @@ def _publish_edits(answers: pd.DataFrame, out: Path, made: AnswerOutputs, *, for
         for metric in METRICS:
             name = file_name(f"edits-{metric}", data if len(sets) > 1 else "", [])
             made.files += save_table(effects_table(own, metric, _labels(answers)), out / "tables" / name)
-            if metric != "f1":
-                made.files += save_figure(plot_edits(own, metric), out / "figures" / name, formats)
 
 
 def _labels(answers: pd.DataFrame) -> dict[str, str]:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from floatlens import __version__
 from floatlens.analysis.sources import has_traces, trace_files
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from floatlens.analysis import Result
+    from floatlens.analysis.headline import HeadlineRow
     from floatlens.analysis.stress import Curve
     from floatlens.analysis.tables import Table
     from floatlens.report.subjects import Seen
@@ -55,11 +56,11 @@ class Findings:
     """Nothing has changed since the files were written, so they were left as they are."""
 
     @property
-    def headline(self) -> list[dict[str, Any]]:
-        """The numbers at the top of the report: a row per number, with an estimate for each model."""
-        from floatlens.report.findings import headline
+    def headline(self) -> list[HeadlineRow]:
+        """The headline numbers of the traces: a row per number, with an estimate for each model."""
+        from floatlens.analysis.headline import headline
 
-        return headline(self.results) if self.results else []
+        return headline(self.results)
 
 
 def publish_study(
@@ -155,10 +156,9 @@ def _publish_traces(
 
 
 def _write_report(folder: Path, output: Output, made: Findings, seen: Sequence[Seen]) -> None:
-    from floatlens.report import report
-    from floatlens.report.build import Analysed
+    from floatlens.runs.reporting import Analysed, report_runs
 
-    wrote = report(
+    wrote = report_runs(
         [folder],
         folder / "report.html",
         examples=output.examples,

@@ -113,5 +113,5 @@ class Trace:
 
 
 def open_trace(path: str | Path) -> Trace:
-    """Open a saved trace; arrays are read from the file when they are used."""
+    """Open a saved trace; arrays are read when they are used. Example: `open_trace("ann.zarr.zip").data.received`"""
     return Trace(store.read(path))

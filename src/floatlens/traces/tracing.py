@@ -71,7 +71,7 @@ def trace(
     names or instances (default: `DEFAULT_PROBES`), `select` limits layers, heads and steps, `heads="mean"` averages
     over heads, `workspace` sets the block size of attention. `settings` go to the sampler (see `floatlens.decode`).
 
-    Example: `trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.received`
+    Example: `fl.trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.flow`
     """
     _check(heads, data_set)
     what = (question, documents, gold, answers, prompt, prompt_ids, passage, hole, target, target_ids, forced)

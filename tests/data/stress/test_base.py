@@ -14,11 +14,11 @@ import pytest
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data import Example
-from floatlens.data.stress import Point, Pool, StressSettings, points
+from floatlens.data.stress import Point, Pool, StressSettings
 from floatlens.data.stress.arrangement import generator
 from floatlens.prompts import Document
 from floatlens.subjects.scale.examples import questions
-from shared.stress import apply, unfit
+from shared.stress import apply, points, unfit
 
 SETTINGS = StressSettings(seed=1, distractor={"counts": (1, 3)})
 RAG, TWO_HOP = questions("rag", 60), questions("two-hop", 10)
@@ -37,14 +37,14 @@ def made(example: Example, test: str, settings: StressSettings = SETTINGS) -> li
 
 _DIGEST = """
 import hashlib
-from floatlens.data.stress import Pool, StressSettings, points, STRESS_TESTS
+from floatlens.data.stress import Pool, StressSettings, STRESS_TESTS
 from floatlens.subjects.scale.examples import questions
 
 def digest(order):
     examples = questions("two-hop", 6)
     pool = Pool.of(questions("two-hop", 150))
     settings = StressSettings(distractor={"counts": (1, 3)})
-    jobs = order([(e, p) for e in examples for t in STRESS_TESTS for p in points(t, settings)])
+    jobs = order([(e, p) for e in examples for t in STRESS_TESTS for p in settings.of(t).points()])
     made = {f"{e.id} {p.label}": settings.of(p.test).apply(e, p, pool).model_dump_json() for e, p in jobs}
     return hashlib.sha256("".join(made[name] for name in sorted(made)).encode()).hexdigest()
 """

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from floatlens.core.errors import FloatlensError
 from floatlens.data import Example
-from floatlens.data.stress import STRESS_TESTS, Point, Pool, StressSettings, points
+from floatlens.data.stress import STRESS_TESTS, Point, Pool, StressSettings
 from floatlens.evaluation.metrics import accuracy
 from floatlens.prompts import Document
 from floatlens.subjects.scale.examples import questions
-from shared.stress import apply, unfit
+from shared.stress import apply, name_of, points, unfit
 
 SETTINGS = StressSettings(seed=1, distractor={"counts": (1, 3, 6)})
 RAG, TWO_HOP = questions("rag", 60), questions("two-hop", 40)
@@ -81,7 +81,7 @@ def made(example: Example, test: str, settings: StressSettings = SETTINGS) -> di
     """At every point of a test, by the point's name; done once for all tests of this file."""
     which = example.id, test, settings
     if which not in _MADE:
-        _MADE[which] = {point.name: apply(example, point, POOL, settings) for point in points(test, settings)}
+        _MADE[which] = {name_of(point): apply(example, point, POOL, settings) for point in points(test, settings)}
     return _MADE[which]
 
 

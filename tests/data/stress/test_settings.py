@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.data.stress import STRESS_TESTS, Point, StressSettings, points
+from floatlens.data.stress import STRESS_TESTS, Point, StressSettings
+from shared.stress import points
 
 
 def test_the_tests_of_the_methods() -> None:
@@ -28,20 +28,20 @@ def test_the_tests_of_the_methods() -> None:
 
 
 @pytest.mark.parametrize(
-    ("test", "names"),
+    ("test", "labels"),
     [
         ("clean", ["clean"]),
-        ("noise", ["noise-0", "noise-0.2", "noise-0.4", "noise-0.6", "noise-0.8"]),
-        ("position", [f"position-{i}" for i in range(10)]),
-        ("distractor", [f"distractor-{k}-{n}" for k in ("random", "topic", "counterfactual") for n in (1, 4, 9)]),
-        ("layout", ["layout-adjacent", "layout-scattered", "layout-reversed", "layout-split"]),
-        ("order", ["order-0", "order-1", "order-2", "order-3"]),
-        ("masks", [f"masks-{s}-{n}" for s in ("mask", "dot") for n in (1, 2, 4, 8, 16, 32)]),
+        ("noise", [f"noise {i}" for i in range(5)]),
+        ("position", [f"position {i} of 10" for i in range(1, 11)]),
+        ("distractor", [f"distractor {k} {n}" for k in ("random", "topic", "counterfactual") for n in (1, 4, 9)]),
+        ("layout", ["layout adjacent", "layout scattered", "layout reversed", "layout split"]),
+        ("order", ["order shuffle 1", "order shuffle 2", "order shuffle 3", "order shuffle 4"]),
+        ("masks", [f"masks {s} {n}" for s in ("mask", "dot") for n in (1, 2, 4, 8, 16, 32)]),
     ],
 )
-def test_names_by_default(test: str, names: list[str]) -> None:
+def test_points_by_default(test: str, labels: list[str]) -> None:
     found = points(test, StressSettings())
-    assert [point.name for point in found] == names
+    assert [point.label for point in found] == labels
     assert all(point.test == test for point in found)
 
 
@@ -59,10 +59,9 @@ def test_labels_and_places_on_the_axis() -> None:
     assert [(p.x, p.point) for p in points("noise", settings)][2] == (0.4, "2")
 
 
-def test_names_are_unique_and_fit_for_files() -> None:
-    names = [point.name for test in STRESS_TESTS for point in points(test)]
-    assert len(set(names)) == len(names)
-    assert all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names)
+def test_labels_are_unique() -> None:
+    labels = [point.label for test in STRESS_TESTS for point in points(test)]
+    assert len(set(labels)) == len(labels)
 
 
 def test_settings_survive_a_manifest() -> None:

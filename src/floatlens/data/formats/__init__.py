@@ -36,17 +36,18 @@ class Format(ABC):
         """The example of a record; `line` is its line, the id of a record without one."""
 
 
-_BUILTIN = {
-    "litm": "LostInTheMiddle",
-    "passage": "PassageWithHole",
-    "psg": "RetrievedPassages",
-    "rgb": "Rgb",
-    "flashrag": "FlashRag",
-    "kilt": "Kilt",
-    "plain": "Plain",
-}
 FORMATS: Registry[type[Format]] = Registry(
-    "data format", "floatlens.formats", {name: f"{__name__}.{name}:{made}" for name, made in _BUILTIN.items()}
+    "data format",
+    "floatlens.formats",
+    {
+        "litm": "floatlens.data.formats.litm:LostInTheMiddle",
+        "passage": "floatlens.data.formats.passage:PassageWithHole",
+        "psg": "floatlens.data.formats.psg:RetrievedPassages",
+        "rgb": "floatlens.data.formats.rgb:Rgb",
+        "flashrag": "floatlens.data.formats.flashrag:FlashRag",
+        "kilt": "floatlens.data.formats.kilt:Kilt",
+        "plain": "floatlens.data.formats.plain:Plain",
+    },
 )
 """Classes by name, in the order in which they are tried."""
 

@@ -1,13 +1,9 @@
 """FlashRAG: no documents, or HotpotQA's paragraphs in `metadata.context`, gold by `supporting_facts`."""
 
-from __future__ import annotations
-
 from floatlens.data.examples import Example
 from floatlens.data.fields import Record, answers_of, bad, text_of
 from floatlens.data.formats import Format
 from floatlens.prompts import Document
-
-__all__ = ["FlashRag"]
 
 
 class FlashRag(Format):

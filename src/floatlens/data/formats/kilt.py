@@ -1,14 +1,10 @@
 """KILT: no documents; the pages that `output` names as provenance go to `meta["provenance"]`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from floatlens.data.examples import Example
 from floatlens.data.fields import Record, answers_of
 from floatlens.data.formats import Format
-
-__all__ = ["Kilt"]
 
 
 class Kilt(Format):

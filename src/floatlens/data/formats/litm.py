@@ -1,12 +1,8 @@
 """Lost in the Middle, and what DPR and FiD write: passages in `ctxs`, gold by `isgold`, `hasanswer` or `has_answer`."""
 
-from __future__ import annotations
-
 from floatlens.data.examples import Example
 from floatlens.data.fields import Record
 from floatlens.data.formats import Format
-
-__all__ = ["LostInTheMiddle"]
 
 
 class LostInTheMiddle(Format):

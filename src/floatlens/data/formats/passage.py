@@ -1,13 +1,9 @@
 """floatlens's own format for passages with a hole, which are traced and not asked."""
 
-from __future__ import annotations
-
 from floatlens.data.examples import Example
 from floatlens.data.fields import Record
 from floatlens.data.formats import Format
 from floatlens.prompts import check_hole
-
-__all__ = ["PassageWithHole"]
 
 
 class PassageWithHole(Format):

@@ -1,13 +1,9 @@
 """floatlens's own format, the one to write: question, answers, documents with title, text and is_gold."""
 
-from __future__ import annotations
-
 from floatlens.data.examples import Example
 from floatlens.data.fields import Record
 from floatlens.data.formats import Format
 from floatlens.prompts import as_documents
-
-__all__ = ["Plain"]
 
 
 class Plain(Format):

@@ -1,12 +1,8 @@
 """The attention-floating paper's *_psg.jsonl: retrieved passages under `passage`, none of them marked as gold."""
 
-from __future__ import annotations
-
 from floatlens.data.examples import Example
 from floatlens.data.fields import Record, answers_of, bad
 from floatlens.data.formats import Format
-
-__all__ = ["RetrievedPassages"]
 
 
 class RetrievedPassages(Format):

@@ -1,7 +1,5 @@
 """RGB: `positive` passages are gold, in groups where an answer has several parts; then the `negative` ones."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any
@@ -10,8 +8,6 @@ from floatlens.data.examples import Example
 from floatlens.data.fields import Record, answers_of, bad, list_of
 from floatlens.data.formats import Format
 from floatlens.prompts import Document
-
-__all__ = ["Rgb"]
 
 _MOST_COMBINATIONS = 1000
 

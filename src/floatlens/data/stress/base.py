@@ -60,14 +60,6 @@ class Point:
         series = "" if self.series == self.test else self.series
         return " ".join(filter(None, [self.test, series, self.point]))
 
-    @property
-    def name(self) -> str:
-        """The name of the condition until records have structured conditions everywhere."""
-        if not self.point:
-            return self.test
-        place = self.point if self.point.isalpha() else f"{self.x:.12g}"
-        return "-".join([self.test, *([self.series] if self.series != self.test else []), place])
-
 
 @dataclass(frozen=True)
 class Appended:
@@ -180,7 +172,8 @@ class FixedCount(StressTest):
     Gold documents beyond that number are left out from the end of the evidence.
     """
 
-    shared: ClassVar[frozenset[str]] = frozenset({"seed", "documents"})
+    shared = frozenset({"seed", "documents"})
+    moves_gold: ClassVar[bool] = True  # there must be places without gold to move it to
 
     documents: int = Field(10, ge=2, description="documents shown at every point")
 
@@ -189,9 +182,9 @@ class FixedCount(StressTest):
         gold = gold_slots(example)[: self.documents]
         return gold, random_distractors(example, pool, self.documents - len(gold), self.seed)
 
-    def all_gold(self, example: Example) -> str | None:
-        """The reason why nothing can be moved, where the gold documents fill every place."""
+    def lacks(self, example: Example) -> str | None:
+        reason = super().lacks(example)
         gold = sum(document.is_gold for document in example.documents)
-        if gold >= self.documents:
+        if reason is None and self.moves_gold and gold >= self.documents:
             return f"has {gold} gold documents, which fill all {self.documents} places"
-        return None
+        return reason

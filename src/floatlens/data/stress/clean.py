@@ -1,15 +1,11 @@
 """clean: only the gold documents, in evidence order. The reference of the other tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from floatlens.data.examples import Example
 from floatlens.data.stress.arrangement import arranged, gold_slots
 from floatlens.data.stress.base import Point, StressTest
 from floatlens.data.stress.pool import Pool
-
-__all__ = ["Clean"]
 
 
 class Clean(StressTest):

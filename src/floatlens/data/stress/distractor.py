@@ -1,7 +1,5 @@
 """distractor: all gold documents and a growing number of distractors of one kind, mixed in a drawn order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
@@ -13,8 +11,6 @@ from floatlens.data.stress.arrangement import arranged, generator, gold_slots, m
 from floatlens.data.stress.base import Distinct, Point, StressTest
 from floatlens.data.stress.distractors import counterfactuals, no_counterfactual, random_distractors, topic_distractors
 from floatlens.data.stress.pool import Pool
-
-__all__ = ["Distractor"]
 
 Kind: TypeAlias = Literal["random", "topic", "counterfactual"]
 

@@ -1,7 +1,5 @@
 """layout: the same documents, with the gold ones adjacent, scattered, in reverse order, or split into sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
@@ -12,8 +10,6 @@ from floatlens.data.examples import Example
 from floatlens.data.stress.arrangement import arranged, block, cut, filled, generator, spread
 from floatlens.data.stress.base import Distinct, FixedCount, Point
 from floatlens.data.stress.pool import Pool
-
-__all__ = ["Layout"]
 
 Name: TypeAlias = Literal["adjacent", "scattered", "reversed", "split"]
 
@@ -27,9 +23,6 @@ class Layout(FixedCount):
     summary = "mean"
 
     layouts: Distinct[Name] = Field(get_args(Name), description="adjacent, scattered, reversed, split")
-
-    def lacks(self, example: Example) -> str | None:
-        return super().lacks(example) or self.all_gold(example)
 
     def points(self) -> Sequence[Point]:
         return tuple(Point(self.name, self.name, float(i), layout) for i, layout in enumerate(self.layouts))

@@ -1,8 +1,6 @@
 """masks [Masks]: the question as it is in the data, with masks appended to the prompt; the first is scored after one
 pass. The control appends one mask and then dots."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, cast
 
@@ -12,8 +10,6 @@ from floatlens.data.examples import Example
 from floatlens.data.stress.arrangement import arranged, evidence_order
 from floatlens.data.stress.base import Appended, Distinct, Point, StressTest
 from floatlens.data.stress.pool import Pool
-
-__all__ = ["Masks"]
 
 
 class Masks(StressTest):

@@ -3,9 +3,8 @@
 With fewer gold documents the prompt is shorter; filling it with noise would change the ratio. The order is drawn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -14,8 +13,6 @@ from floatlens.data.stress.arrangement import arranged, generator, gold_slots, m
 from floatlens.data.stress.base import Distinct, Point, StressTest
 from floatlens.data.stress.distractors import random_distractors
 from floatlens.data.stress.pool import Pool
-
-__all__ = ["Noise"]
 
 
 class Noise(StressTest):
@@ -30,7 +27,7 @@ class Noise(StressTest):
     documents: int = Field(5, ge=1, description="documents that a ratio is a share of")
 
     @model_validator(mode="after")
-    def _leave_gold(self) -> Noise:
+    def _leave_gold(self) -> Self:
         counted: dict[int, float] = {}
         for ratio in self.ratios:
             if not 0 <= ratio < 1 or self._count(ratio) == self.documents:

@@ -1,7 +1,5 @@
 """order: the same documents, shuffled. Besides the score, the agreement of the answers is reported."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pydantic import Field
@@ -11,8 +9,6 @@ from floatlens.data.stress.arrangement import Slot, arranged, generator
 from floatlens.data.stress.base import FixedCount, Point
 from floatlens.data.stress.pool import Pool
 
-__all__ = ["Order"]
-
 
 class Order(FixedCount):
     name = "order"
@@ -21,6 +17,7 @@ class Order(FixedCount):
     axis = "order"
     summary = "mean"
     repeats = True
+    moves_gold = False
 
     shuffles: int = Field(4, ge=1, description="how many orders")
 

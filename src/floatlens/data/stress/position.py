@@ -3,9 +3,8 @@
 The other documents are the same in the same order at every point. Near the end the block is as far back as it fits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -13,8 +12,6 @@ from floatlens.data.examples import Example
 from floatlens.data.stress.arrangement import arranged, block, filled
 from floatlens.data.stress.base import Distinct, FixedCount, Point
 from floatlens.data.stress.pool import Pool
-
-__all__ = ["Position"]
 
 
 class Position(FixedCount):
@@ -28,14 +25,11 @@ class Position(FixedCount):
     places: Distinct[int] | None = Field(None, description="positions, counted from 0; None: all of them")
 
     @model_validator(mode="after")
-    def _inside(self) -> Position:
+    def _inside(self) -> Self:
         for place in self.places or ():
             if not 0 <= place < self.documents:
                 raise ValueError(f"places wants 0 to {self.documents - 1}, got {place}")
         return self
-
-    def lacks(self, example: Example) -> str | None:
-        return super().lacks(example) or self.all_gold(example)
 
     def points(self) -> Sequence[Point]:
         places = range(self.documents) if self.places is None else sorted(self.places)

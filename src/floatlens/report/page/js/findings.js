@@ -1,7 +1,7 @@
 // The top of the report: models, headline numbers, verdicts.
 
 import { byId, el, svg, words } from "./dom.js";
-import { counted, interval, number, withUnit } from "./format.js";
+import { counted, interval, number, signed } from "./format.js";
 import { dot } from "./marks.js";
 
 const KINDS = { arm: "autoregressive", mdm: "masked diffusion" };
@@ -36,12 +36,13 @@ export function headline(root, report) {
   for (const model of report.models) head.append(el("th", { scope: "col", class: "number" }, dot(model), " ", words(model.label)));
   const body = report.headline.map((row) => {
     const title = el("th", { scope: "row" }, el("a", { href: `#${row.section}` }, words(row.title)), ran(row.run), el("small", {}, row.hint));
+    const say = row.signed ? signed : (value) => number(value);
     const cells = report.models.map((model) => {
       const found = row.values[model.ref];
       if (!found || found.mean === null) return el("td", { class: "number none" }, "–");
-      const [of, span] = [found.of ? `${found.of}; ` : "", found.low === null ? "" : `${interval(found.low, found.high, row.unit)}, `];
-      const more = `${of}${span}n\u00a0=\u00a0${found.n}`;
-      return el("td", { class: "number", "data-value": found.mean }, el("strong", {}, withUnit(found.mean, row.unit)), el("small", {}, more));
+      const span = found.low === null ? "" : `${interval(found.low, found.high, say)}, `;
+      const more = `${span}n\u00a0=\u00a0${found.n}`;
+      return el("td", { class: "number", "data-value": found.mean }, el("strong", {}, say(found.mean)), el("small", {}, more));
     });
     return el("tr", {}, title, ...cells);
   });
@@ -74,8 +75,8 @@ function badge(verdict, ...more) {
 
 // One subject of a claim: its verdict, the number that decides, and what would change it.
 function line(claim, models) {
-  const model = models.get(claim.subject);
-  const about = el("p", { class: "subject" }, badge(claim.verdict), " ", model ? dot(model) : null, " ", words(model ? model.label : claim.subject), ran(claim.run));
+  const model = models.get(claim.model);
+  const about = el("p", { class: "subject" }, badge(claim.verdict), " ", model ? dot(model) : null, " ", words(model && claim.subject === claim.model ? model.label : claim.subject), ran(claim.run));
   const found = el("div", { class: "deciding" });
   if (claim.statistic) {
     const where = `${claim.above ? "above" : "below"} ${number(claim.limit)}`;
@@ -96,7 +97,7 @@ export function claims(root, report) {
   }
   for (const group of groups.values()) {
     const [{ id, statement, figure }] = group;
-    const signs = group.map((claim) => (models.has(claim.subject) ? badge(claim.verdict, words(models.get(claim.subject).label)) : badge(claim.verdict)));
+    const signs = group.map((claim) => (models.has(claim.model) ? badge(claim.verdict, words(models.get(claim.model).label)) : badge(claim.verdict)));
     const head = el("summary", {}, el("span", { class: "statement" }, capital(statement)), el("span", { class: "signs" }, ...signs));
     const see = figure ? el("p", { class: "see" }, el("a", { href: `#figure-${figure}` }, "See the figure")) : null;
     root.append(el("details", { class: "claim", "data-group": id }, head, el("div", { class: "findings" }, ...group.map((claim) => line(claim, models))), see));

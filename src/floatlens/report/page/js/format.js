@@ -22,20 +22,13 @@ export function counted({ traces, answers }) {
   return known.length ? known : ["nothing done"];
 }
 
-// A number in its unit: shares are held as such and shown in percent, differences of shares in percentage points.
-const FACTORS = { "%": 100, pp: 100 };
-
-function scaled(value, unit) {
-  return value === null ? null : value * (FACTORS[unit] ?? 1);
+// Differences have a sign.
+export function signed(value) {
+  return value > 0 ? `+${number(value)}` : number(value);
 }
 
-export function withUnit(value, unit = "") {
-  const sign = unit === "pp" && value > 0 ? "+" : "";
-  return `${sign}${number(scaled(value, unit))}${unit ? `\u00a0${unit}` : ""}`;
-}
-
-export function interval(low, high, unit = "") {
-  return low === null || high === null ? "no interval" : `${number(scaled(low, unit))} to ${number(scaled(high, unit))}`;
+export function interval(low, high, say = number) {
+  return low === null || high === null ? "no interval" : `${say(low)} to ${say(high)}`;
 }
 
 // A token on one line: white space by its signs, marks of word pieces off, what cannot be seen as a replacement sign.

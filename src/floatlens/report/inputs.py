@@ -1,0 +1,52 @@
+"""What a report is made from. The report analyses nothing and opens no run: everything is handed to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from floatlens.analysis import Result
+    from floatlens.claims import Claim
+    from floatlens.report.subjects import Seen
+
+__all__ = ["Inputs", "RunAnswers"]
+
+
+@dataclass(frozen=True, eq=False)
+class RunAnswers:
+    """The answers of one run: the answers frame, the run's manifest, and the verdicts on claims about the answers."""
+
+    name: str
+    path: str
+    frame: pd.DataFrame
+    manifest: Mapping[str, Any]
+    claims: Sequence[Claim] = ()
+
+    @property
+    def models(self) -> dict[str, Mapping[str, Any]]:
+        """Facts of every model that answered, in the manifest's order."""
+        there = set(self.frame["model"])
+        return {ref: facts for ref, facts in self.manifest["models"].items() if ref in there}
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Results by analysis with the verdicts on them, traces to show, answers run by run.
+
+    `skipped` says what was left out and why, `runs` describes each run (name, path, counts, manifest), `made` says how
+    to make the report again.
+
+    Example: `report(Inputs(results=fl.analyse(traces, ["drift"])), "report.html")`
+    """
+
+    results: Mapping[str, Result] = field(default_factory=dict)
+    claims: Sequence[Claim] = ()
+    traces: Sequence[Seen] = ()
+    answers: Sequence[RunAnswers] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    runs: Sequence[Mapping[str, Any]] = ()
+    made: Mapping[str, Any] = field(default_factory=dict)

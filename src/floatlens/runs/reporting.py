@@ -1,0 +1,132 @@
+"""A report of run folders: opens them, analyses their traces in one pass, and hands everything to `report`."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from floatlens import __version__
+from floatlens.analysis import ANALYSES, Result, analyse
+from floatlens.analysis.registry import with_rule
+from floatlens.analysis.sources import has_traces, trace_files, traced_runs
+from floatlens.claims import answer_claims, claims
+from floatlens.records.store import is_run, open_answers, read_manifest, read_records
+from floatlens.report import Inputs, Made, RunAnswers, report
+from floatlens.report.build import LARGEST
+from floatlens.report.subjects import Seen, look, names_of, opened
+from floatlens.traces import Trace, open_trace
+
+__all__ = ["Analysed", "report_runs"]
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """Results of traces that were analysed before, and what was seen on the way."""
+
+    results: Mapping[str, Result]
+    traces: Sequence[Seen]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+def report_runs(
+    runs: Sequence[str | Path],
+    out: str | Path = "report.html",
+    *,
+    examples: int = 12,
+    rule: str | None = None,
+    by_run: bool = False,
+    largest: int = LARGEST,
+    each: Callable[[int, int], None] = lambda done, total: None,
+    analysed: Analysed | None = None,
+) -> Made:
+    """Analyse the traces and answers of run folders, and write what they show as one HTML file.
+
+    `rule` replaces the anchor rule of every analysis that has one. Traces of one model with the same settings are
+    pooled over runs, unless `by_run` sets the runs side by side. `examples` and `largest` limit the explorer and the
+    file, see `report`. With `analysed` the traces are not analysed again.
+
+    Example: `report_runs(["runs/llada", "runs/qwen"], "report.html")`
+    """
+    folders = [Path(run) for run in runs]
+    known = analysed or _analysed(_traces(folders, by_run), rule, each)
+    skipped = dict(known.skipped)
+    inputs = Inputs(
+        known.results,
+        claims(known.results),
+        known.traces,
+        list(_answers(folders, skipped)),
+        skipped,
+        [_facts(run) for run in folders],
+        _made_by(folders, examples=examples, rule=rule, by_run=by_run, largest=largest),
+    )
+    return report(inputs, out, examples=examples, rule=rule, largest=largest)
+
+
+def _traces(folders: Sequence[Path], by_run: bool) -> list[Seen]:
+    """Every trace of the runs that have any."""
+    return [
+        look(opened(open_trace(file)), file, run.resolve().name if by_run else None)
+        for run in traced_runs(folders)
+        for file in trace_files(run)
+    ]
+
+
+def _analysed(seen: Sequence[Seen], rule: str | None, each: Callable[[int, int], None]) -> Analysed:
+    """Every analysis that the traces allow, in one pass; the others are skipped."""
+    skipped: dict[str, str] = {}
+    results = analyse(_walk(seen, each), with_rule(ANALYSES, rule), skipped=skipped) if seen else {}
+    return Analysed(results, seen, skipped)
+
+
+def _walk(seen: Sequence[Seen], each: Callable[[int, int], None]) -> Iterator[Trace]:
+    """Every trace in turn, its model under the name that sets it apart."""
+    names = names_of(seen)
+    for done, one in enumerate(seen, 1):
+        trace, name = one.open(), names[one.subject]
+        yield trace if name == one.model["ref"] else Trace(trace.data.assign_attrs(model={**trace.model, "ref": name}))
+        each(done, len(seen))
+
+
+def _answers(folders: Sequence[Path], skipped: dict[str, str]) -> Iterator[RunAnswers]:
+    for run in folders:
+        if not is_run(run):
+            continue
+        frame, manifest = open_answers(run)
+        name = run.resolve().name
+        if not frame.empty:
+            yield RunAnswers(name, str(run), frame, manifest, answer_claims(frame))
+        elif not has_traces(run):
+            skipped[name] = "no answer on record yet"
+
+
+def _made_by(runs: Sequence[Path], *, examples: int, rule: str | None, by_run: bool, largest: int) -> dict[str, Any]:
+    """The settings of the report, and the command that makes it again."""
+    words = ["floatlens", "report", *map(str, runs), "--examples", str(examples), "--max-mb", f"{largest / 1e6:g}"]
+    words += [*(["--rule", rule] if rule else []), *(["--by-run"] if by_run else [])]
+    return {
+        "floatlens": __version__,
+        "runs": [str(run) for run in runs],
+        "examples": examples,
+        "rule": rule or "that of each analysis",
+        "by_run": by_run,
+        "largest_bytes": largest,
+        "command": shlex.join(words),
+    }
+
+
+def _facts(run: Path) -> dict[str, Any]:
+    """Name, how many items are done and failed, and the manifest, or what the first trace says instead."""
+    facts: dict[str, Any] = {"name": run.resolve().name, "path": str(run)}
+    if is_run(run):
+        records = read_records(run)
+        done = Counter(record.what for record in records if record.status == "done")
+        facts |= {"answers": done["answer"], "traces": done["trace"], "source": "manifest.json"}
+        return facts | {"manifest": read_manifest(run), "outcomes": dict(Counter(one.status for one in records))}
+    files = trace_files(run)
+    data = open_trace(files[0]).data.attrs
+    kept = {key: data[key] for key in ("model", "decoding", "prompt", "probes", "versions", "edits") if key in data}
+    return facts | {"traces": len(files), "source": f"first trace, {files[0].name}", "manifest": kept}
