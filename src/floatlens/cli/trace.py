@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -39,21 +40,23 @@ _QUESTION, _CAPTURE = "One question", "Capture"
 _PROBES = "received, entropy, flow, answer_rows, qk, extremes"
 
 
-def trace(
-    context: typer.Context,
-    models: Models,
-    out: Annotated[Path, option("Run folder; with --question, the trace file.", metavar="PATH")],
-    data: Annotated[
-        list[str] | None,
-        option("Questions: a file or scale questions (scale:rag:documents=5). Repeatable.", metavar="REF"),
-    ] = None,
-    question: Annotated[str | None, option("One question, instead of --data.", metavar="TEXT", panel=_QUESTION)] = None,
+@dataclass(frozen=True)
+class QuestionOptions:
+    """One question, instead of data."""
+
+    question: Annotated[str | None, option("One question, instead of --data.", metavar="TEXT", panel=_QUESTION)] = None
     document: Annotated[
         list[str] | None, option("Document for --question. Repeatable.", metavar="TEXT", panel=_QUESTION)
-    ] = None,
+    ] = None
     gold_document: Annotated[
         int | None, option("Which --document contains the answer, counted from 0.", metavar="N", panel=_QUESTION)
-    ] = None,
+    ] = None
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """What is decoded and recorded."""
+
     target: Annotated[
         str | None,
         option(
@@ -62,16 +65,33 @@ def trace(
             metavar="TEXT",
             panel=_CAPTURE,
         ),
-    ] = None,
+    ] = None
     probes: Annotated[
         str | None, option("Comma-separated probes.", metavar="NAMES", panel=_CAPTURE, default=_PROBES)
-    ] = None,
-    heads: Annotated[Literal["all", "mean"], option("Keep every head, or their mean.", panel=_CAPTURE)] = "all",
+    ] = None
+    heads: Annotated[Literal["all", "mean"], option("Keep every head, or their mean.", panel=_CAPTURE)] = "all"
     layers: Annotated[
         str | None, option("Comma-separated layers, such as 0,1,-1.", metavar="NUMBERS", panel=_CAPTURE, default="all")
+    ] = None
+
+    def values(self) -> dict[str, Any]:
+        """As options of the preset, and of `floatlens.trace`."""
+        probes, layers = parse_names(self.probes, "--probes"), parse_layers(self.layers)
+        return {"probes": probes, "heads": self.heads, "layers": layers}
+
+
+def trace(
+    context: typer.Context,
+    models: Models,
+    out: Annotated[Path, option("Run folder; with --question, the trace file.", metavar="PATH")],
+    data: Annotated[
+        list[str] | None,
+        option("Questions: a file or scale questions (scale:rag:documents=5). Repeatable.", metavar="REF"),
     ] = None,
     gold: Gold = None,
     *,
+    asked: QuestionOptions,
+    capture: CaptureOptions,
     output: OutputOptions,
     reading: DataOptions,
     prompt: PromptOptions,
@@ -84,19 +104,14 @@ def trace(
     With --question, one trace file is written. With --data, a run folder: one trace per question, then tables, figures,
     claims and report. Running the same command again continues where it stopped.
     """
-    if (data is None) == (question is None):
+    if (data is None) == (asked.question is None):
         raise FloatlensError("give either --data REF or --question TEXT")
-    capture: dict[str, Any] = {
-        "probes": parse_names(probes, "--probes"),
-        "heads": heads,
-        "layers": parse_layers(layers),
-    }
-    if question is not None:
+    if data is None:
         _refuse(reading, output, machine, gold, models)
-        given = {"question": question, "documents": document or [], "gold": gold_document, "target": target}
-        _trace_question(models[0], out, given, capture, prompt, decoding, loading)
+        _trace_question(models[0], out, asked, capture, prompt, decoding, loading)
         return
-    if document or gold_document is not None:
+    target = capture.target
+    if asked.document or asked.gold_document is not None:
         raise FloatlensError("--document and --gold-document go with --question; with --data they are in the file")
     if target not in (None, "field", "answer"):
         raise FloatlensError(f"--target {target!r}: with --data, give field or answer; a text goes with --question")
@@ -105,7 +120,7 @@ def trace(
         raise FloatlensError("--target: a forced text has a length of its own; leave gen_length out")
     from floatlens.runs.presets import trace_study
 
-    study = trace_study(models, data or (), target=cast("Any", target), gold=gold, **capture, **shared)
+    study = trace_study(models, data, target=cast("Any", target), gold=gold, **capture.values(), **shared)
     raise typer.Exit(run_study(study, Request(out, machine, output, ["floatlens", *context.obj])))
 
 
@@ -125,20 +140,21 @@ def _refuse(
 def _trace_question(
     ref: str,
     out: Path,
-    given: Mapping[str, Any],
-    capture: Mapping[str, Any],
+    asked: QuestionOptions,
+    capture: CaptureOptions,
     prompt: PromptOptions,
     decoding: DecodingOptions,
     loading: ModelOptions,
 ) -> None:
     """One question into one trace file. What can be wrong is checked before the model is loaded."""
     out = _trace_file(out)
-    count, gold = len(given["documents"]), given["gold"]
-    if gold is not None and not 0 <= gold < count:
+    documents, gold, target = asked.document or [], asked.gold_document, capture.target
+    if gold is not None and not 0 <= gold < len(documents):
         raise FloatlensError(f"--gold-document {gold}: there is no such document; give it with --document")
-    if given["target"] is not None and not given["target"].strip():
+    if target is not None and not target.strip():
         raise FloatlensError("--target: the text is empty")
-    sampler, settings = _checked(ref, capture, prompt, decoding, loading, forced=given["target"] is not None)
+    recorded = capture.values()
+    sampler, settings = _checked(ref, recorded, prompt, decoding, loading, forced=target is not None)
     model = _load(ref, loading)
     import torch
 
@@ -146,19 +162,11 @@ def _trace_question(
     from floatlens.cli.views import answer_view
     from floatlens.traces.tracing import trace as trace_one
 
+    given: dict[str, Any] = {"question": asked.question, "documents": documents, "gold": gold, "target": target}
+    given |= {"probes": recorded["probes"], "heads": recorded["heads"], "select": Select(layers=recorded["layers"])}
     with progress("tracing", 1) as bar, _watched(model, sampler, settings, bar):
         try:
-            found = trace_one(
-                model,
-                **given,
-                probes=capture["probes"],
-                select=Select(layers=capture["layers"]),
-                heads=capture["heads"],
-                template=prompt.template,
-                chat=prompt.chat,
-                sampler=sampler,
-                **settings,
-            )
+            found = trace_one(model, **given, **prompt.values(), sampler=sampler, **settings)
         except (torch.OutOfMemoryError, MemoryError) as error:
             hint = "try --heads mean, fewer --layers or --probes, or fewer documents"
             raise FloatlensError(f"out of memory on {model.device}; {hint}") from error
