@@ -32,10 +32,12 @@ from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
     from floatlens.models import LanguageModel
+    from floatlens.runs.models import PlannedModel
 
 __all__ = ["trace"]
 
 _SUFFIX = ".zarr.zip"
+_LENGTH = "--target: a forced text has a length of its own; leave gen_length out"
 _QUESTION, _CAPTURE = "One question", "Capture"
 _PROBES = "received, entropy, flow, answer_rows, qk, extremes"
 
@@ -117,7 +119,7 @@ def trace(
         raise FloatlensError(f"--target {target!r}: with --data, give field or answer; a text goes with --question")
     shared = reading.values() | prompt.values() | decoding.values() | loading.values()
     if target is not None and "gen_length" in shared["settings"]:
-        raise FloatlensError("--target: a forced text has a length of its own; leave gen_length out")
+        raise FloatlensError(_LENGTH)
     from floatlens.runs.presets import trace_study
 
     study = trace_study(models, data, target=cast("Any", target), gold=gold, **capture.values(), **shared)
@@ -153,8 +155,9 @@ def _trace_question(
         raise FloatlensError(f"--gold-document {gold}: there is no such document; give it with --document")
     if target is not None and not target.strip():
         raise FloatlensError("--target: the text is empty")
-    recorded = capture.values()
-    sampler, settings = _checked(ref, recorded, prompt, decoding, loading, forced=target is not None)
+    planned = _planned(ref, capture, prompt, decoding, loading)
+    settings: dict[str, Any] = {"sampler": planned.ask.decoding.sampler}
+    settings |= planned.ask.decoding.settings if target is None else planned.forced
     model = _load(ref, loading)
     import torch
 
@@ -163,10 +166,10 @@ def _trace_question(
     from floatlens.traces.tracing import trace as trace_one
 
     given: dict[str, Any] = {"question": asked.question, "documents": documents, "gold": gold, "target": target}
-    given |= {"probes": recorded["probes"], "heads": recorded["heads"], "select": Select(layers=recorded["layers"])}
-    with progress("tracing", 1) as bar, _watched(model, sampler, settings, bar):
+    given |= planned.capture.model_dump(include={"probes", "heads"}) | prompt.values() | settings
+    with progress("tracing", 1) as bar, _watched(model, settings, bar):
         try:
-            found = trace_one(model, **given, **prompt.values(), sampler=sampler, **settings)
+            found = trace_one(model, select=Select(layers=planned.capture.layers), **given)
         except (torch.OutOfMemoryError, MemoryError) as error:
             hint = "try --heads mean, fewer --layers or --probes, or fewer documents"
             raise FloatlensError(f"out of memory on {model.device}; {hint}") from error
@@ -191,41 +194,26 @@ def _trace_file(out: Path) -> Path:
     return out
 
 
-def _checked(
+def _planned(
     ref: str,
-    capture: Mapping[str, Any],
+    capture: CaptureOptions,
     prompt: PromptOptions,
     decoding: DecodingOptions,
     loading: ModelOptions,
-    *,
-    forced: bool,
-) -> tuple[str, dict[str, Any]]:
-    """The sampler and its settings; everything is refused that does not fit the model's configuration."""
-    from floatlens.attention.select import Select
-    from floatlens.decoding import SAMPLERS
-    from floatlens.decoding.registry import read_settings, sampler_for
-    from floatlens.decoding.target import open_settings
-    from floatlens.models.facts import look
+) -> PlannedModel:
+    """The model with sampler, settings and capture decided, as in a study of it alone; no weights are read."""
     from floatlens.probes import make_probes
-    from floatlens.prompts import load_template
-    from floatlens.traces.tracing import DEFAULT_PROBES
+    from floatlens.runs.models import plan_models
+    from floatlens.runs.presets import trace_study
+    from floatlens.runs.study_file import read_study
 
-    facts = look(ref, family=loading.family, revision=loading.revision)
-    if facts.tokenizer is None:
-        raise FloatlensError(f"{ref} has no tokenizer, so it cannot be given questions")
-    load_template(prompt.template)
-    make_probes(capture["probes"] or DEFAULT_PROBES)
-    Select(layers=capture["layers"]).layer_ids(facts.layers)
-    chosen = sampler_for(cast("LanguageModel", facts), decoding.sampler)  # facts have what it looks at
-    settings: dict[str, Any] = {}
-    for key, value in decoding.values()["settings"].items():
-        elsewhere = key not in chosen.settings.model_fields
-        if elsewhere and any(key in one.settings.model_fields for one in SAMPLERS.values()):
-            say(f"--set {key}: ignored, the sampler {chosen.name} has no such setting")
-        else:
-            settings[key] = value
-    (open_settings if forced else read_settings)(chosen, settings)
-    return chosen.name, settings
+    shared = prompt.values() | decoding.values() | loading.values()
+    if capture.target is not None and "gen_length" in shared["settings"]:
+        raise FloatlensError(_LENGTH)
+    study = trace_study([ref], ["one question"], **capture.values(), **shared)
+    (planned,) = plan_models(read_study(study), forced=capture.target is not None, say=say)
+    make_probes(planned.capture.probes or ())
+    return planned
 
 
 def _load(ref: str, loading: ModelOptions) -> LanguageModel:
@@ -241,12 +229,12 @@ def _load(ref: str, loading: ModelOptions) -> LanguageModel:
 
 
 @contextmanager
-def _watched(model: LanguageModel, sampler: str, settings: Mapping[str, Any], bar: Bar) -> Iterator[None]:
+def _watched(model: LanguageModel, settings: Mapping[str, Any], bar: Bar) -> Iterator[None]:
     """Move the bar with each forward pass."""
     from floatlens.decoding import plan
 
     try:
-        steps = plan(model, [0], sampler=sampler, **settings).max_steps
+        steps = plan(model, [0], **settings).max_steps
     except FloatlensError:  # the prompt itself is refused in better words, or its length decides
         yield
         return
