@@ -8,9 +8,8 @@ import pytest
 
 import floatlens as fl
 from floatlens.core.errors import FloatlensError
-from floatlens.report import report
-from floatlens.report.answered import open_answered
-from floatlens.report.provenance import run_facts
+from floatlens.runs.reporting import report_runs
+from shared.parts import Parts
 from shared.small import ITEMS, STUDY, assert_same, bare
 
 
@@ -72,15 +71,16 @@ def test_edits_are_measured_beside_their_answers(done: fl.Run) -> None:
 
 
 def test_the_report_speaks_of_answers_too(done: fl.Run, tmp_path: Path) -> None:
-    page = report([done.path], tmp_path / "r.html", examples=1).path.read_text()
-    for id in ("qa", "stress", "intervene", "drift"):
+    page = report_runs([done.path], tmp_path / "r.html", examples=1).path.read_text()
+    for id in ("qa", "stress", "edits", "drift"):
         assert f'<section id="{id}"' in page
-    assert "retrieved documents help diffusion models" in page
+    data = Parts(page).json("report")
+    assert any("etrieved documents help diffusion models" in row["statement"] for row in data["claims"])
     answers = [record for record in done.records if record.what == "answer"]
-    assert sum(len(part.own) for part in open_answered([done.path], {})) == len(answers)
+    assert data["settings"] == {"traces": 4, "answers": len(answers)}
     assert done.report is not None
-    assert '<section id="intervene"' in done.report.read_text()  # what the run itself wrote, as well
-    (facts,) = run_facts([done.path])
+    assert '<section id="edits"' in done.report.read_text()  # what the run itself wrote, as well
+    (facts,) = data["runs"]
     assert (facts["answers"], facts["traces"], facts["outcomes"]) == (len(answers), 4, {"done": ITEMS})
 
 

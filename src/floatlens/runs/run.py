@@ -42,7 +42,7 @@ def run(
     called with every new record. Tables, figures and the report are made anew where something has changed, or with
     `force`.
 
-    Example: `run({"models": ["scale:llada"], "data": ["scale:rag"], "traces": {"questions": 2}}).report`
+    Example: `run({"models": ["scale:llada"], "data": [{"ref": "scale:rag", "limit": 4}]}).report`
     """
     from floatlens.runs.counts import count
     from floatlens.runs.engine import run_plan
