@@ -67,11 +67,11 @@ def test_a_run_with_targets(
     assert record["log_likelihood"] == found.log_likelihood
     assert not {"accuracy", "f1", "exact_match"} & set(record)
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["study"]["traces"]["target"] == rule
-    assert "gen_length" not in manifest["forced"][ref]
+    assert manifest["target"] == rule
+    assert "gen_length" not in manifest["models"][ref]["forced"]
     assert "finished: 1 item on record" in floatlens(*command)[1]
     code, _, stderr = floatlens(*command[:-4], "answer" if rule == "field" else "field", *QUICK)
-    assert (code, "study.traces.target" in stderr) == (2, True)
+    assert (code, "target" in stderr) == (2, True)
 
 
 def test_a_free_run_is_not_forced(floatlens: Run, data: Data, tmp_path: Path) -> None:
@@ -80,7 +80,8 @@ def test_a_free_run_is_not_forced(floatlens: Run, data: Data, tmp_path: Path) ->
     assert floatlens("trace", "scale:llama", "--data", data(0, QUESTION), "--out", out, *how)[0] == 0
     (record,) = records(out)
     assert not any(record.get(key) for key in ("forced", "log_likelihood"))
-    assert not json.loads((out / "manifest.json").read_text()).get("forced")
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert (manifest["target"], manifest["models"]["scale:llama"]["forced"]) == ("none", None)
 
 
 @pytest.mark.parametrize("ref", ["scale:llada", "scale:llama"])

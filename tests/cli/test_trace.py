@@ -82,7 +82,7 @@ def test_the_manifest_says_everything_that_was_left_open(
     floatlens("trace", model, "--data", path, "--out", out, "--layers", "0,-1", "--seed", "7", *QUICK)
     manifest = json.loads((out / "manifest.json").read_text())
     (facts,) = manifest["models"].values()
-    (capture,) = manifest["captures"].values()
+    capture = facts["capture"]
     assert facts["ask"]["decoding"]["sampler"] == "llada"
     assert facts["ask"]["decoding"]["settings"]["steps"] == 4
     assert facts["ask"]["decoding"]["settings"]["seed"] == 7
@@ -113,16 +113,16 @@ def test_continuing_does_only_what_is_missing(floatlens: Run, model: Path, data:
     code, shown, err = floatlens(*command)
     assert code == 0, err
     assert "2 items to do (1 on record)" in shown
-    assert {r["item"] for r in records(out)} == {r["item"] for r in before}
+    assert {r["id"] for r in records(out)} == {r["id"] for r in before}
     assert (out / before[1]["file"]).stat().st_mtime_ns == kept
 
 
 @pytest.mark.parametrize(
     ("change", "key"),
     [
-        (("--seed", "1"), "decoding = 0, now it is 1"),
+        (("--seed", "1"), "settings.seed = 0, now it is 1"),
         (("--heads", "mean"), 'heads = "all", now it is "mean"'),
-        (("--layers", "0"), "layers = null, now it is [0]"),
+        (("--layers", "0"), "capture.layers = [0, 1, 2, 3, 4, 5, 6, 7], now it is [0]"),
         (("--no-chat",), "prompt.chat = null, now it is false"),
     ],
 )
@@ -148,14 +148,14 @@ def test_changed_data_is_noticed(floatlens: Run, model: Path, data: Data, tmp_pa
 
 def test_other_versions_are_said(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    command = ("trace", model, "--data", data(1), "--out", out, *QUICK)
-    floatlens(*command)
+    command = ("trace", model, "--data", data(2), "--out", out, *QUICK)
+    floatlens(*command, "--limit", "1")
     manifest = json.loads((out / "manifest.json").read_text())
     manifest["versions"]["torch"] = "1.0"
     (out / "manifest.json").write_text(json.dumps(manifest))
     code, _, err = floatlens(*command)
     assert code == 0
-    assert "continues under other versions: torch 1.0 before, " in err
+    assert "this run is continued with other versions: torch 1.0 before, " in err
 
 
 def test_what_fails_is_on_record_and_the_run_goes_on(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_what_fails_is_on_record_and_the_run_goes_on(floatlens: Run, model: Path
     assert warning.startswith("to fit 476 tokens: document 1 shortened")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["questions.jsonl", "run"]
     assert floatlens("trace", model, "--data", path, "--out", out, *QUICK)[0] == 1
-    assert {r["item"] for r in records(out)} == {cut["item"], failed["item"]}
+    assert [r["id"] for r in records(out)] == ["cut", "../long"]
 
 
 def test_more_than_a_few_warnings_are_only_counted(floatlens: Run, model: Path, data: Data, tmp_path: Path) -> None:

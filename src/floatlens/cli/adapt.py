@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,6 +19,44 @@ if TYPE_CHECKING:
 __all__ = ["adapt"]
 
 _TRAINING = "Training"
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Settings of the recipe, and of the checks on the way."""
+
+    steps: Annotated[int | None, option("Training steps.", metavar="N", panel=_TRAINING, default="1000")] = None
+    rate: Annotated[float | None, option("Learning rate.", metavar="X", panel=_TRAINING, default="0.0005")] = None
+    rank: Annotated[int | None, option("Rank of the adapters.", metavar="N", panel=_TRAINING, default="16")] = None
+    full: Annotated[bool, flag("Train all weights instead of adapters.", "--full", panel=_TRAINING)] = False
+    distill: Annotated[
+        float | None,
+        option("Weight of the frozen base's predictions, 0 to 1.", metavar="X", panel=_TRAINING, default="0"),
+    ] = None
+    anneal: Annotated[
+        int | None,
+        option("Steps over which later tokens become visible.", metavar="N", panel=_TRAINING, default="0"),
+    ] = None
+    seed: Annotated[
+        int | None, option("Seed of rows, masks and adapters.", metavar="N", panel=_TRAINING, default="0")
+    ] = None
+    recipe: Annotated[
+        Path | None,
+        option("JSON file with settings of the recipe; options take precedence.", metavar="FILE", panel=_TRAINING),
+    ] = None
+    start_from: Annotated[
+        Path | None, option("Adapter to start from.", metavar="FOLDER", panel=_TRAINING, default="a new one")
+    ] = None
+    mask_token: Annotated[
+        str | None,
+        option("Token used as the mask.", metavar="TEXT", panel=_TRAINING, default="an unused special token"),
+    ] = None
+    check_every: Annotated[
+        int, option("Steps between checks on held-out data; 0: none.", metavar="N", min=0, panel=_TRAINING)
+    ] = 200
+    threads: Annotated[
+        int, option("Torch threads; results are repeatable for the same number.", metavar="N", min=1, panel=_TRAINING)
+    ] = 1
 
 
 def adapt(
@@ -37,38 +76,8 @@ def adapt(
         option("Attention mask: full, or block (causal, bidirectional within each answer).", metavar="MASK"),
     ] = "full",
     held_out: Annotated[list[Path] | None, option("Data for checks only. Repeatable.", metavar="FILE")] = None,
-    steps: Annotated[int | None, option("Training steps.", metavar="N", panel=_TRAINING, default="1000")] = None,
-    rate: Annotated[float | None, option("Learning rate.", metavar="X", panel=_TRAINING, default="0.0005")] = None,
-    rank: Annotated[int | None, option("Rank of the adapters.", metavar="N", panel=_TRAINING, default="16")] = None,
-    full: Annotated[bool, flag("Train all weights instead of adapters.", "--full", panel=_TRAINING)] = False,
-    distill: Annotated[
-        float | None,
-        option("Weight of the frozen base's predictions, 0 to 1.", metavar="X", panel=_TRAINING, default="0"),
-    ] = None,
-    anneal: Annotated[
-        int | None,
-        option("Steps over which later tokens become visible.", metavar="N", panel=_TRAINING, default="0"),
-    ] = None,
-    seed: Annotated[
-        int | None, option("Seed of rows, masks and adapters.", metavar="N", panel=_TRAINING, default="0")
-    ] = None,
-    recipe: Annotated[
-        Path | None,
-        option("JSON file with settings of the recipe; options take precedence.", metavar="FILE", panel=_TRAINING),
-    ] = None,
-    start_from: Annotated[
-        Path | None, option("Adapter to start from.", metavar="FOLDER", panel=_TRAINING, default="a new one")
-    ] = None,
-    mask_token: Annotated[
-        str | None,
-        option("Token used as the mask.", metavar="TEXT", panel=_TRAINING, default="an unused special token"),
-    ] = None,
-    check_every: Annotated[
-        int, option("Steps between checks on held-out data; 0: none.", metavar="N", min=0, panel=_TRAINING)
-    ] = 200,
-    threads: Annotated[
-        int, option("Torch threads; results are repeatable for the same number.", metavar="N", min=1, panel=_TRAINING)
-    ] = 1,
+    *,
+    training: TrainingOptions,
 ) -> None:
     """Turn an autoregressive model into a diffusion model.
 
@@ -76,16 +85,16 @@ def adapt(
     model. OUT gets the adapter in peft's format, the training log, curves.png and snapshots/; load it with
     fl.load(OUT). Running the same command again continues after a stop.
     """
-    given = {"to": to, "mask": mask, "steps": steps, "learning_rate": rate, "rank": rank, "distill": distill}
-    given |= {"full": full or None, "anneal": anneal, "seed": seed}
-    chosen = _recipe(recipe, {name: value for name, value in given.items() if value is not None})
+    given = {"to": to, "mask": mask, "learning_rate": training.rate, "full": training.full or None}
+    given |= {name: getattr(training, name) for name in ("steps", "rank", "distill", "anneal", "seed")}
+    chosen = _recipe(training.recipe, {name: value for name, value in given.items() if value is not None})
     for path in (*data, *(held_out or ())):
         if not path.is_file():
             raise FloatlensError(f"{path}: no such file")
     if out.exists() and not out.is_dir():
         raise FloatlensError(f"--out {out}: it is a file; give a folder")
-    options: dict[str, Any] = {"held_out": held_out or (), "mask_token": mask_token, "start_from": start_from}
-    options |= {"check_every": check_every, "threads_used": threads}
+    options: dict[str, Any] = {"held_out": held_out or (), "threads_used": training.threads}
+    options |= {name: getattr(training, name) for name in ("mask_token", "start_from", "check_every")}
     try:
         _train(base, data, out, chosen, options)
     except KeyboardInterrupt:

@@ -62,7 +62,7 @@ def qa(
     """Score answers closed book and with documents.
 
     Writes one record per answer and Table 1 of the paper (Markdown, CSV, LaTeX), with gains and their intervals.
-    Running the same command again continues where it stopped.
+    Running the same command again continues where it stopped; other models and data can be added to the run.
     """
     from floatlens.runs.presets import qa_study
 

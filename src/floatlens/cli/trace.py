@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -31,12 +32,54 @@ from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
     from floatlens.models import LanguageModel
+    from floatlens.runs.models import PlannedModel
 
 __all__ = ["trace"]
 
 _SUFFIX = ".zarr.zip"
+_LENGTH = "--target: a forced text has a length of its own; leave gen_length out"
 _QUESTION, _CAPTURE = "One question", "Capture"
 _PROBES = "received, entropy, flow, answer_rows, qk, extremes"
+
+
+@dataclass(frozen=True)
+class QuestionOptions:
+    """One question, instead of data."""
+
+    question: Annotated[str | None, option("One question, instead of --data.", metavar="TEXT", panel=_QUESTION)] = None
+    document: Annotated[
+        list[str] | None, option("Document for --question. Repeatable.", metavar="TEXT", panel=_QUESTION)
+    ] = None
+    gold_document: Annotated[
+        int | None, option("Which --document contains the answer, counted from 0.", metavar="N", panel=_QUESTION)
+    ] = None
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """What is decoded and recorded."""
+
+    target: Annotated[
+        str | None,
+        option(
+            "Force this text instead of the model's own answer. With --data: field (the record's target) or answer "
+            "(its first accepted answer).",
+            metavar="TEXT",
+            panel=_CAPTURE,
+        ),
+    ] = None
+    probes: Annotated[
+        str | None, option("Comma-separated probes.", metavar="NAMES", panel=_CAPTURE, default=_PROBES)
+    ] = None
+    heads: Annotated[Literal["all", "mean"], option("Keep every head, or their mean.", panel=_CAPTURE)] = "all"
+    layers: Annotated[
+        str | None, option("Comma-separated layers, such as 0,1,-1.", metavar="NUMBERS", panel=_CAPTURE, default="all")
+    ] = None
+
+    def values(self) -> dict[str, Any]:
+        """As options of the preset, and of `floatlens.trace`."""
+        probes, layers = parse_names(self.probes, "--probes"), parse_layers(self.layers)
+        return {"probes": probes, "heads": self.heads, "layers": layers}
 
 
 def trace(
@@ -47,31 +90,10 @@ def trace(
         list[str] | None,
         option("Questions: a file or scale questions (scale:rag:documents=5). Repeatable.", metavar="REF"),
     ] = None,
-    question: Annotated[str | None, option("One question, instead of --data.", metavar="TEXT", panel=_QUESTION)] = None,
-    document: Annotated[
-        list[str] | None, option("Document for --question. Repeatable.", metavar="TEXT", panel=_QUESTION)
-    ] = None,
-    gold_document: Annotated[
-        int | None, option("Which --document contains the answer, counted from 0.", metavar="N", panel=_QUESTION)
-    ] = None,
-    target: Annotated[
-        str | None,
-        option(
-            "Force this text instead of the model's own answer. With --data: field (the record's target) or answer "
-            "(its first accepted answer).",
-            metavar="TEXT",
-            panel=_CAPTURE,
-        ),
-    ] = None,
-    probes: Annotated[
-        str | None, option("Comma-separated probes.", metavar="NAMES", panel=_CAPTURE, default=_PROBES)
-    ] = None,
-    heads: Annotated[Literal["all", "mean"], option("Keep every head, or their mean.", panel=_CAPTURE)] = "all",
-    layers: Annotated[
-        str | None, option("Comma-separated layers, such as 0,1,-1.", metavar="NUMBERS", panel=_CAPTURE, default="all")
-    ] = None,
     gold: Gold = None,
     *,
+    asked: QuestionOptions,
+    capture: CaptureOptions,
     output: OutputOptions,
     reading: DataOptions,
     prompt: PromptOptions,
@@ -84,28 +106,23 @@ def trace(
     With --question, one trace file is written. With --data, a run folder: one trace per question, then tables, figures,
     claims and report. Running the same command again continues where it stopped.
     """
-    if (data is None) == (question is None):
+    if (data is None) == (asked.question is None):
         raise FloatlensError("give either --data REF or --question TEXT")
-    capture: dict[str, Any] = {
-        "probes": parse_names(probes, "--probes"),
-        "heads": heads,
-        "layers": parse_layers(layers),
-    }
-    if question is not None:
+    if data is None:
         _refuse(reading, output, machine, gold, models)
-        given = {"question": question, "documents": document or [], "gold": gold_document, "target": target}
-        _trace_question(models[0], out, given, capture, prompt, decoding, loading)
+        _trace_question(models[0], out, asked, capture, prompt, decoding, loading)
         return
-    if document or gold_document is not None:
+    target = capture.target
+    if asked.document or asked.gold_document is not None:
         raise FloatlensError("--document and --gold-document go with --question; with --data they are in the file")
     if target not in (None, "field", "answer"):
         raise FloatlensError(f"--target {target!r}: with --data, give field or answer; a text goes with --question")
     shared = reading.values() | prompt.values() | decoding.values() | loading.values()
     if target is not None and "gen_length" in shared["settings"]:
-        raise FloatlensError("--target: a forced text has a length of its own; leave gen_length out")
+        raise FloatlensError(_LENGTH)
     from floatlens.runs.presets import trace_study
 
-    study = trace_study(models, data or (), target=cast("Any", target), gold=gold, **capture, **shared)
+    study = trace_study(models, data, target=cast("Any", target), gold=gold, **capture.values(), **shared)
     raise typer.Exit(run_study(study, Request(out, machine, output, ["floatlens", *context.obj])))
 
 
@@ -125,20 +142,22 @@ def _refuse(
 def _trace_question(
     ref: str,
     out: Path,
-    given: Mapping[str, Any],
-    capture: Mapping[str, Any],
+    asked: QuestionOptions,
+    capture: CaptureOptions,
     prompt: PromptOptions,
     decoding: DecodingOptions,
     loading: ModelOptions,
 ) -> None:
     """One question into one trace file. What can be wrong is checked before the model is loaded."""
     out = _trace_file(out)
-    count, gold = len(given["documents"]), given["gold"]
-    if gold is not None and not 0 <= gold < count:
+    documents, gold, target = asked.document or [], asked.gold_document, capture.target
+    if gold is not None and not 0 <= gold < len(documents):
         raise FloatlensError(f"--gold-document {gold}: there is no such document; give it with --document")
-    if given["target"] is not None and not given["target"].strip():
+    if target is not None and not target.strip():
         raise FloatlensError("--target: the text is empty")
-    sampler, settings = _checked(ref, capture, prompt, decoding, loading, forced=given["target"] is not None)
+    planned = _planned(ref, capture, prompt, decoding, loading)
+    settings: dict[str, Any] = {"sampler": planned.ask.decoding.sampler}
+    settings |= planned.ask.decoding.settings if target is None else planned.forced
     model = _load(ref, loading)
     import torch
 
@@ -146,19 +165,11 @@ def _trace_question(
     from floatlens.cli.views import answer_view
     from floatlens.traces.tracing import trace as trace_one
 
-    with progress("tracing", 1) as bar, _watched(model, sampler, settings, bar):
+    given: dict[str, Any] = {"question": asked.question, "documents": documents, "gold": gold, "target": target}
+    given |= planned.capture.model_dump(include={"probes", "heads"}) | prompt.values() | settings
+    with progress("tracing", 1) as bar, _watched(model, settings, bar):
         try:
-            found = trace_one(
-                model,
-                **given,
-                probes=capture["probes"],
-                select=Select(layers=capture["layers"]),
-                heads=capture["heads"],
-                template=prompt.template,
-                chat=prompt.chat,
-                sampler=sampler,
-                **settings,
-            )
+            found = trace_one(model, select=Select(layers=planned.capture.layers), **given)
         except (torch.OutOfMemoryError, MemoryError) as error:
             hint = "try --heads mean, fewer --layers or --probes, or fewer documents"
             raise FloatlensError(f"out of memory on {model.device}; {hint}") from error
@@ -183,41 +194,26 @@ def _trace_file(out: Path) -> Path:
     return out
 
 
-def _checked(
+def _planned(
     ref: str,
-    capture: Mapping[str, Any],
+    capture: CaptureOptions,
     prompt: PromptOptions,
     decoding: DecodingOptions,
     loading: ModelOptions,
-    *,
-    forced: bool,
-) -> tuple[str, dict[str, Any]]:
-    """The sampler and its settings; everything is refused that does not fit the model's configuration."""
-    from floatlens.attention.select import Select
-    from floatlens.decoding import SAMPLERS
-    from floatlens.decoding.registry import read_settings, sampler_for
-    from floatlens.decoding.target import open_settings
-    from floatlens.models.facts import look
+) -> PlannedModel:
+    """The model with sampler, settings and capture decided, as in a study of it alone; no weights are read."""
     from floatlens.probes import make_probes
-    from floatlens.prompts import load_template
-    from floatlens.traces.tracing import DEFAULT_PROBES
+    from floatlens.runs.models import plan_models
+    from floatlens.runs.presets import trace_study
+    from floatlens.runs.study_file import read_study
 
-    facts = look(ref, family=loading.family, revision=loading.revision)
-    if facts.tokenizer is None:
-        raise FloatlensError(f"{ref} has no tokenizer, so it cannot be given questions")
-    load_template(prompt.template)
-    make_probes(capture["probes"] or DEFAULT_PROBES)
-    Select(layers=capture["layers"]).layer_ids(facts.layers)
-    chosen = sampler_for(cast("LanguageModel", facts), decoding.sampler)  # facts have what it looks at
-    settings: dict[str, Any] = {}
-    for key, value in decoding.values()["settings"].items():
-        elsewhere = key not in chosen.settings.model_fields
-        if elsewhere and any(key in one.settings.model_fields for one in SAMPLERS.values()):
-            say(f"--set {key}: ignored, the sampler {chosen.name} has no such setting")
-        else:
-            settings[key] = value
-    (open_settings if forced else read_settings)(chosen, settings)
-    return chosen.name, settings
+    shared = prompt.values() | decoding.values() | loading.values()
+    if capture.target is not None and "gen_length" in shared["settings"]:
+        raise FloatlensError(_LENGTH)
+    study = trace_study([ref], ["one question"], **capture.values(), **shared)
+    (planned,) = plan_models(read_study(study), forced=capture.target is not None, say=say)
+    make_probes(planned.capture.probes or ())
+    return planned
 
 
 def _load(ref: str, loading: ModelOptions) -> LanguageModel:
@@ -233,12 +229,12 @@ def _load(ref: str, loading: ModelOptions) -> LanguageModel:
 
 
 @contextmanager
-def _watched(model: LanguageModel, sampler: str, settings: Mapping[str, Any], bar: Bar) -> Iterator[None]:
+def _watched(model: LanguageModel, settings: Mapping[str, Any], bar: Bar) -> Iterator[None]:
     """Move the bar with each forward pass."""
     from floatlens.decoding import plan
 
     try:
-        steps = plan(model, [0], sampler=sampler, **settings).max_steps
+        steps = plan(model, [0], **settings).max_steps
     except FloatlensError:  # the prompt itself is refused in better words, or its length decides
         yield
         return
