@@ -26,6 +26,7 @@ REGISTRIES = {
     "floatlens.probes": "floatlens.probes:PROBES",
     "floatlens.question_sources": "floatlens.data.sources:QUESTION_SOURCES",
     "floatlens.samplers": "floatlens.decoding.registry:SAMPLERS",
+    "floatlens.sections": "floatlens.report.answer_sections:SECTIONS",
     "floatlens.stress_tests": "floatlens.data.stress:STRESS_TESTS",
     "floatlens.subjects": "floatlens.models.names:SUBJECTS",
 }

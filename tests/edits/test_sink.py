@@ -117,7 +117,7 @@ def test_an_ablated_head_does_not_read_the_sink(tiny_model: Any) -> None:
 
 
 def test_what_cannot_be(tiny_model: Any) -> None:
-    with pytest.raises(FloatlensError, match="give it or logit"):
+    with pytest.raises(FloatlensError, match=r"give token or logit=1\.0, not both"):
         SinkToken(3, logit=1.0)
     with pytest.raises(FloatlensError, match="finite"):
         SinkToken(logit=float("inf"))

@@ -162,8 +162,9 @@ def blocks() -> Callable[..., Any]:
             super().__init__(kernel=kernel)
             self.cut = rows, units
 
-        def shape(self, queries: int, keys: int, groups: int) -> tuple[int, int]:
-            return min(self.cut[0], queries), self.cut[1]
+        def shape(self, queries: int, keys: int, groups: int, keep: bool = False) -> tuple[int, int]:
+            rows, units = min(self.cut[0], queries), self.cut[1]
+            return rows, max(1, min(units, self.keeps(queries, keys, groups))) if keep else units
 
     return Exactly
 

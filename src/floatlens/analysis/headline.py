@@ -22,11 +22,12 @@ from floatlens.data.stress import STRESS_TESTS
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["HeadlineRow", "headline"]
+__all__ = ["POINTS", "HeadlineRow", "headline"]
 
 _LAYERS = "mean over the layers that have an anchor"
 _WHOLE = "of attention averaged over layers"
 POINTS = "percentage points"
+"""The unit of gains and effects."""
 
 
 @dataclass(frozen=True)

@@ -117,21 +117,18 @@ def attend(
     """Attention output (batch, query, head, dim), computed in float32 and cast back to the model's dtype.
 
     query is (batch, head, query, dim); key and value are (batch, kv head, key, dim). With `classes` blocks carry column
-    sums. `needed` (query,) marks the rows whose output is used; others may stay 0. `before` is called with all blocks
-    of some heads before the weights of any are edited. `within` limits everything to some rows.
+    sums. `needed` (query,) marks the rows whose output is used. `before` is called with all blocks of some heads before
+    the weights of any are edited. `within` limits everything to some rows.
     """
-    batch, heads, queries, dim = query.shape
-    groups = heads // key.shape[1]
+    (batch, heads, queries, dim), groups = query.shape, query.shape[1] // key.shape[1]
     grouped = query.float().reshape(batch, -1, groups, queries, dim)
-    # the fused kernel assumes finite numbers; NaN must come out as it would from any other attention
-    finite = bool((query.sum() + key.sum()).isfinite())
-    blank = torch.empty if needed is None else torch.zeros
-    out = blank(batch, heads, queries, value.shape[-1], device=query.device)
-    rows, units = workspace.shape(queries, key.shape[2], groups)
-    if before is not None:
-        units = max(1, min(units, workspace.keeps(queries, key.shape[2], groups)))
+    finite = bool((query.sum() + key.sum()).isfinite())  # which the fused kernel assumes
+    empty = torch.empty if needed is None else torch.zeros
+    out = empty(batch, heads, queries, value.shape[-1], device=query.device)
+    rows, units = workspace.shape(queries, key.shape[2], groups, keep=before is not None)
     buffers = _BlockBuffer(workspace, before is not None)
     start, stop, _ = (within or slice(None)).indices(queries)
+    parts = [slice(at, min(at + rows, stop)) for at in range(start, stop, rows)]
 
     def made(b: slice, h: slice, k: Tensor, part: slice) -> tuple[Block, Tensor | None]:
         span, seen = slice(h.start * groups, h.stop * groups), mask.key_stop(part.stop)
@@ -148,19 +145,14 @@ def attend(
     for b, h in _units(batch, key.shape[1], units):
         # copied one block of heads at a time into reused buffers: fresh ones would make the allocator's heap grow
         k, v = (workspace.copy(name, x[b, h]).flatten(0, 1) for name, x in (("key", key), ("value", value)))
-        parts = [slice(at, min(at + rows, stop)) for at in range(start, stop, rows)]
         buffers.clear()
         blocks: Iterable[tuple[Block, Tensor | None]] = (made(b, h, k, part) for part in parts)
         if before is not None:
             blocks = list(blocks)
             before([block for block, _ in blocks])
         for block, added in blocks:
-            if hooks.blocks is not None:
-                block = hooks.blocks(block, classes)
-            elif hooks.weights is not None:
-                block, added = _reweighed(block, added, hooks.weights, classes)
-            if needed is None or needed[block.queries].any():
-                _mix(block, v, added, out, workspace)
+            block, added = _edited(block, added, hooks, classes)
+            _mix(block, v, added, out, needed, workspace)
             if visit is not None:
                 visit(block)
     return out.transpose(1, 2).to(query.dtype)
@@ -183,8 +175,17 @@ class _BlockBuffer:
         return self._workspace.buffer(f"kept {self._blocks}", shape, device)
 
 
-def _mix(block: Block, value: Tensor, added: Tensor | None, out: Tensor, workspace: Workspace) -> None:
-    """Write the block's part of the output; value is (batch × kv head, key, dim)."""
+def _mix(
+    block: Block,
+    value: Tensor,
+    added: Tensor | None,
+    out: Tensor,
+    needed: NDArray[np.bool_] | None,
+    workspace: Workspace,
+) -> None:
+    """Write the block's part of the output, if any of it is needed; value is (batch × kv head, key, dim)."""
+    if needed is not None and not needed[block.queries].any():
+        return
     at = (block.batch, block.heads, block.queries)
     mixed = workspace.buffer("mixed", (*block.exp.shape[:3], value.shape[-1]), value.device)
     flat = (value.shape[0], -1)
@@ -230,18 +231,22 @@ def _completed(block: Block, hooks: EditHooks, classes: QueryClasses | None) -> 
     return block, added
 
 
-def _reweighed(
-    block: Block, added: Tensor | None, edit: EditValues, classes: QueryClasses | None
+def _edited(
+    block: Block, added: Tensor | None, hooks: EditHooks, classes: QueryClasses | None
 ) -> tuple[Block, Tensor | None]:
-    """The block with other weights, and what extra keys then add to its output."""
-    weights = edit(block.batch, block.heads, block.queries, block.weights())
+    """The block after the edits of weights, and what extra keys then add to its output."""
+    if hooks.blocks is not None:
+        return hooks.blocks(block, classes), added
+    if hooks.weights is None:
+        return block, added
+    weights = hooks.weights(block.batch, block.heads, block.queries, block.weights())
     if weights is None:
         return block, added
     added = None if added is None else _follow(added, block, weights)
-    return _edited(block, weights.contiguous(), classes), added
+    return _reweighed(block, weights.contiguous(), classes), added
 
 
-def _edited(block: Block, weights: Tensor, classes: QueryClasses | None) -> Block:
+def _reweighed(block: Block, weights: Tensor, classes: QueryClasses | None) -> Block:
     """The block with other weights, and with their entropy and column sums."""
     ones = torch.ones_like(block.inverse)
     entropy = None

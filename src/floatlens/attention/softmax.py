@@ -42,16 +42,18 @@ class Workspace:
         self.fused = _fused_kernel(kernel or os.environ.get("FLOATLENS_KERNEL", "auto"))
         self._buffers: dict[tuple[str, torch.device], Tensor] = {}
 
-    def shape(self, queries: int, keys: int, groups: int) -> tuple[int, int]:
+    def shape(self, queries: int, keys: int, groups: int, keep: bool = False) -> tuple[int, int]:
         """(rows, units): the number of queries, and of (sample, key/value head) pairs, in one block.
 
-        A block may be twice as large where that gives each thread a head of its own.
+        A block may be twice as large where that gives each thread a head of its own. With `keep` all rows of the units
+        must fit into `keep_bytes`.
         """
         row = 4 * keys * groups
         rows = min(queries, self.rows, max(16, self.block_bytes // row))
         units = max(1, self.block_bytes // (row * rows))
         threads = torch.get_num_threads()
-        return rows, units if units >= threads else max(units, min(threads, 2 * self.block_bytes // (row * rows)))
+        units = units if units >= threads else max(units, min(threads, 2 * self.block_bytes // (row * rows)))
+        return rows, max(1, min(units, self.keeps(queries, keys, groups))) if keep else units
 
     def keeps(self, queries: int, keys: int, groups: int) -> int:
         """How many (sample, key/value head) pairs can be kept whole, possibly 0."""

@@ -19,7 +19,7 @@ from floatlens.core.registry import Registry
 from floatlens.data.examples import Example, Need, check_need, mark_gold
 from floatlens.data.reader import Tally, stream_examples
 
-__all__ = ["QUESTION_SOURCES", "SETS", "Data", "Questions", "file_name", "is_source", "open_data"]
+__all__ = ["QUESTION_SOURCES", "SETS", "Data", "Questions", "is_source", "open_data"]
 
 _NAMED = re.compile(r"([A-Za-z][\w-]*)=(.+)", re.DOTALL)
 
@@ -144,12 +144,6 @@ def is_source(ref: str) -> bool:
     return bool(colon) and name in QUESTION_SOURCES and not Path(ref).exists()
 
 
-def file_name(path: str | Path) -> str:
-    """What records and traces call a file of questions, wherever it is. `file_name("/a/nq.jsonl.gz")  # "nq"`"""
-    name = Path(path).name
-    return name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json") or name
-
-
 def _open_file(
     ref: str, skip_bad: bool, documents: int | None, gold: Literal["answer"] | None, **settings: Any
 ) -> Data:
@@ -184,8 +178,9 @@ def _open_file(
 def _path_and_set(ref: str) -> tuple[Path, SetSpec]:
     named = None if Path(ref).exists() else _NAMED.fullmatch(ref)  # nq=FILE, unless a file has just that name
     if named is None:
-        stem = file_name(ref)
-        return Path(ref), SetSpec(stem, stem, stem, version=None, format=None, passages=None)
+        name = Path(ref).name
+        name = name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json") or name
+        return Path(ref), SetSpec(name, name, name, version=None, format=None, passages=None)
     if named[1] not in SETS:
         raise FloatlensError(f'no data set "{named[1]}"{did_you_mean(named[1], SETS)}')
     return Path(named[2]), SETS[named[1]]

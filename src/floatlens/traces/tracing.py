@@ -250,16 +250,7 @@ def _provenance(
             "forced": forced,
             **likelihood,
         },
-        "prompt": {
-            "question": prompt.question,
-            "titles": [document.title for document in prompt.documents],
-            "gold": prompt.gold,
-            "evidence_kind": prompt.evidence_kind,
-            "template": prompt.template,
-            "chat": prompt.chat,
-            "dropped_documents": 0 if prompt.dropped is None else prompt.dropped.documents,
-            **({} if prompt.hole is None else {"hole": asdict(prompt.hole), "passage": prompt.passage}),
-        },
+        "prompt": _prompt_provenance(prompt),
         "probes": [probe.name for probe in recorder.probes],
         "variables": {v.name: v.declaration(probe.name) for probe in recorder.probes for v in probe.variables},
         "edits": [repr(edit) for edit in recorder.edits],
@@ -269,6 +260,19 @@ def _provenance(
         "regions": list(prompt.regions),
         "token_text": [] if tokenizer is None else prompts.token_pieces(tokenizer, final.tolist()),
         "versions": versions(),
+    }
+
+
+def _prompt_provenance(prompt: Prompt) -> dict[str, Any]:
+    return {
+        "question": prompt.question,
+        "titles": [document.title for document in prompt.documents],
+        "gold": prompt.gold,
+        "evidence_kind": prompt.evidence_kind,
+        "template": prompt.template,
+        "chat": prompt.chat,
+        "dropped_documents": 0 if prompt.dropped is None else prompt.dropped.documents,
+        **({} if prompt.hole is None else {"hole": asdict(prompt.hole), "passage": prompt.passage}),
     }
 
 

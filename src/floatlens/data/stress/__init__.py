@@ -19,16 +19,7 @@ from floatlens.core.validation import in_one_line, short
 from floatlens.data.stress.base import Appended, Distinct, Point, StressTest
 from floatlens.data.stress.pool import Pool
 
-__all__ = [
-    "STRESS_TESTS",
-    "Appended",
-    "Distinct",
-    "Point",
-    "Pool",
-    "StressSettings",
-    "StressTest",
-    "stress_names",
-]
+__all__ = ["STRESS_TESTS", "Appended", "Distinct", "Point", "Pool", "StressSettings", "StressTest", "stress_names"]
 
 STRESS_TESTS: Registry[type[StressTest]] = Registry(
     "stress test",
