@@ -138,7 +138,7 @@ class World:
 
 def _met(known: int) -> NDArray[np.float64]:
     """How often each known person is met, as weights. The first ones alone: the first 16 times as often as the last.
-    Once others have joined: half as often every 40 places, so the range includes what a model remembers and what it does not."""
+    Once others have joined: half as often every 40 places, so some are remembered and some are not."""
     rank = np.arange(known, dtype=np.float64)
     return 1 / (rank + 8) if known == _OLD_FRIENDS else 2 ** (-rank / 40)
 
