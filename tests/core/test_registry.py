@@ -56,14 +56,14 @@ def test_entries_of_other_packages_come_after_ours(site: Path) -> None:
 
 def test_a_name_that_is_taken_is_refused_with_the_package(site: Path) -> None:
     install(site, "tested_clash", {"path": "tested_clash:P"}, "class P: pass\n")
-    with pytest.raises(FloatlensError, match='package tested_clash brings a thing "path", and that name is taken'):
+    with pytest.raises(FloatlensError, match='package tested_clash adds a thing "path", and that name is taken'):
         list(made())
 
 
 def test_two_packages_with_one_name_are_refused(site: Path) -> None:
     install(site, "tested_first", {"same": "tested_first:P"}, "class P: pass\n")
     install(site, "tested_second", {"same": "tested_second:P"}, "class P: pass\n")
-    with pytest.raises(FloatlensError, match='brings a thing "same", and that name is taken'):
+    with pytest.raises(FloatlensError, match='adds a thing "same", and that name is taken'):
         list(made())
 
 

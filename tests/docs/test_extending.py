@@ -57,6 +57,7 @@ def test_page_works_from_install_to_report(folder: Path) -> None:
     assert "deep-sharper" in (tables / "sharp" / "tables" / "claims.csv").read_text(encoding="utf-8")
     for name in ("hide", "repeat", "faq", "sharp", "left", "tinylm"):
         assert (tables / name / "report.html").is_file(), name
+    assert "Length of answers" in (tables / "faq" / "report.html").read_text(encoding="utf-8")
     report = (tables / "sharp" / "report.html").read_text(encoding="utf-8")
     assert "how sharp is attention?" in report
     assert "deep layers attend more sharply" in report

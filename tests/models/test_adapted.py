@@ -163,7 +163,7 @@ def test_other_weights_than_it_was_trained_on_are_told(tiny, adapter, tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda folder: (folder / "adapter_model.safetensors").unlink(), "weights must lie beside"),
+        (lambda folder: (folder / "adapter_model.safetensors").unlink(), "weights must be in the same folder"),
         (lambda folder: (folder / "adapter_model.safetensors").write_bytes(b"no"), "damaged"),
         (
             lambda folder: (folder / "adaptation.json").write_text('{"to": "poetry"}'),

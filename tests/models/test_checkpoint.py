@@ -168,7 +168,7 @@ def test_a_configuration_that_is_none(text, message, tmp_path):
 
 
 def test_a_folder_without_a_configuration(tmp_path):
-    with pytest.raises(FloatlensError, match=r"there is no config\.json in it, so it is no checkpoint"):
+    with pytest.raises(FloatlensError, match=r"there is no config\.json in it, so it is not a checkpoint"):
         load(tmp_path)
 
 

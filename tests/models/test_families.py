@@ -192,7 +192,7 @@ def test_a2d_that_does_not_say_its_kind_loads_with_a_warning(copied, recwarn):
 
 
 def test_a_mask_token_outside_the_vocabulary(copied):
-    with pytest.raises(FloatlensError, match="mask token 96 lies outside the vocabulary of 96"):
+    with pytest.raises(FloatlensError, match="mask token 96 is outside the vocabulary of 96"):
         load(copied("a2d-llama", mask_token_id=96))
 
 

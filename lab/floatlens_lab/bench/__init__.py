@@ -1,4 +1,4 @@
-"""`floatlens bench`: what capture and edits cost and what a second worker brings, as ratios measured in one run.
+"""`floatlens bench`: cost of capture and edits and speed-up with two workers, as ratios measured in one run.
 
 Timing is reported, never asserted.
 """

@@ -35,7 +35,7 @@ _FROZEN = range(LAYERS // 2)
 
 
 def _structural(ids: list[int]) -> list[bool]:
-    """Every fourth token of the vocabulary; ids are random, so that about a quarter of the keys are structural."""
+    """Every fourth token of the vocabulary; ids are random, so about a quarter of the keys are structural."""
     return [i % 4 == 0 for i in ids]
 
 
@@ -54,12 +54,12 @@ EDITS: dict[str, Callable[[], Edit]] = {
     "ablate_heads uniform": lambda: AblateHeads(_ABLATED, mode="uniform"),
     "freeze_layers": lambda: FreezeLayers(_FROZEN, _structural),
 }
-"""Each is made anew for every decode, so that none finds anything of an earlier one."""
+"""Each is made again for every decode, so no state is carried over."""
 
 
 @dataclass(frozen=True)
 class EditPlan:
-    """What to measure. Steps shrink with length, so that all of it takes minutes; see `passes`."""
+    """What to measure. Steps shrink with length, so all of it takes minutes; see `passes`."""
 
     lengths: tuple[int, ...] = (512, 1024, 2048)
     rounds: int = 2
@@ -121,7 +121,7 @@ def _measure(plan: EditPlan, kind: Kind, length: int, say: Callable[[str], None]
     found = EditsMeasured(kind, length, plan.passes(kind, length))
     makers: dict[str, Callable[[], Edit] | None] = {"captured": None, **{name: EDITS[name] for name in plan.names}}
     small = make_prompt(64)
-    for make in makers.values():  # two passes each over a short prompt, so that nobody pays for first calls
+    for make in makers.values():  # two passes each over a short prompt, so first calls are not measured
         captured(model, small, 2, [make()] if make else [], DEFAULT_PROBES)
     found.first, found.later = {name: [] for name in makers}, {name: [] for name in makers}
     for number in range(plan.rounds):
@@ -132,7 +132,7 @@ def _measure(plan: EditPlan, kind: Kind, length: int, say: Callable[[str], None]
             found.later[name].append(sum(took[1:]))
         worst = max(plan.names, key=lambda name: found.ratio(name)[0], default="captured")
         say(
-            f"{kind}, T = {length}: round {number + 1} of {plan.rounds}, the dearest is {worst}: "
+            f"{kind}, T = {length}: round {number + 1} of {plan.rounds}, the slowest is {worst}: "
             f"{found.ratio(worst)[0]:.2f} × captured"
         )
     return found

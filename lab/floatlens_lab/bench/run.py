@@ -26,7 +26,7 @@ _EAGER_BYTES = 11 * 8 * 4
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure. Steps shrink with length, so that a run stays within minutes: 32 at 512, 2 at 8192."""
+    """What to measure. Steps shrink with length, so a run takes minutes: 32 at 512, 2 at 8192."""
 
     lengths: tuple[int, ...] = (512, 1024, 2048, 4096, 8192)
     rounds: int = 5
@@ -87,7 +87,7 @@ def _time(measured: Measured, plan: Plan, say: Callable[[str], None]) -> None:
     if LINUX and needed > _from_proc("/proc/meminfo", "MemAvailable"):
         names.remove("eager")
         measured.skipped["eager"] = f"needs about {needed / 2**30:.0f} GiB"
-    for name in names:  # one step each, so that nobody pays for first calls
+    for name in names:  # one step each, so first calls are not measured
         VARIANTS[name](model, prompt, 1)
     measured.seconds = {name: [] for name in names}
     for number in range(plan.rounds):

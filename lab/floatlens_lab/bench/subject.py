@@ -1,7 +1,7 @@
 """The model that is timed, and the four ways of decoding it that are compared; all of them write the same tokens.
 
 Weights are random: only shapes matter here. `plain` and `eager` are written the way the published samplers work (all
-logits, a softmax over all of them, at every step), so that the comparison is with what people run today.
+logits, a softmax over all of them, at every step), so the comparison is with what people run today.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def captured(
 ) -> tuple[Tensor, list[float]]:
     """Decode under capture, and under edits: all ids, and what each step took; the first with what precedes it.
 
-    A masked-diffusion model fills its masks in so many steps, an autoregressive one writes so many tokens.
+    A masked-diffusion model fills its masks in that many steps, an autoregressive one writes that many tokens.
     """
     settings: dict[str, Any] = {"sampler": "ar", "gen_length": steps}
     if model.kind == "mdm":
@@ -142,7 +142,7 @@ def _published(model: LanguageModel, prompt: Tensor, steps: int, logits_of: Call
 
 
 def _regions(prompt: int) -> list[tuple[str, int]]:
-    """A RAG-like prompt: a question and ten documents, so that region flow has regions to flow between."""
+    """A RAG-like prompt: a question and ten documents, so region flow has several regions."""
     share = (prompt - 1) // 11
     documents = [(f"doc{i}", share) for i in range(1, 11)]
     return [("bos", 1), *documents, ("question", prompt - 1 - 10 * share)]

@@ -1,4 +1,4 @@
-"""What a second worker brings: the same items by one worker and by two, one thread each, taking turns in one run.
+"""Speed-up with two workers: the same items by one worker and by two, one thread each, taking turns in one run.
 
 Workers have their model before the clock starts; what is timed is asking, tracing, and carrying tasks and results.
 """
@@ -36,7 +36,7 @@ _TEAMS: dict[str, Callable[[int], Executor]] = {
 
 
 class _OneProcess(Workers):
-    """One worker process beside this one, so that both teams pay for carrying tasks."""
+    """One worker process beside this one, so both teams pay for carrying tasks."""
 
     def __init__(self) -> None:
         super().__init__(2, threads=1)
@@ -135,6 +135,6 @@ def save(found: Throughput, folder: str | Path) -> tuple[Path, Path]:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     table, numbers = target / "throughput.md", target / "throughput.json"
-    table.write_text(f"# What a second worker brings\n\n`floatlens bench --part throughput`\n\n{as_markdown(found)}")
+    table.write_text(f"# Speed-up with two workers\n\n`floatlens bench --part throughput`\n\n{as_markdown(found)}")
     numbers.write_text(json.dumps(asdict(found), indent=1) + "\n")
     return table, numbers

@@ -2,7 +2,7 @@
 
 `llama` and `llada` are the same Llama; `qwen` and `dream` the same Qwen2 with grouped-query heads. The first of each
 reads from left to right and predicts the next token; the second reads both ways and fills masks, `dream` with shifted
-logits. Folders are written in the formats of the published families, so that the ordinary loaders read them.
+logits. Folders are written in the formats of the published families, so the ordinary loaders read them.
 """
 
 from __future__ import annotations

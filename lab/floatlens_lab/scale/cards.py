@@ -23,10 +23,10 @@ __all__ = ["AIMS", "CHECKED", "read_card", "write_card"]
 
 AIMS = {"rag": (0.95, 1.0), "two-hop": (0.70, 1.0), "closed-known": (0.15, 0.80)}
 """Accuracy that was aimed at before training, from and to; a card says for each whether it was reached. Closed book
-there is an upper end as well, so that documents have something to add."""
+there is an upper end as well, so documents have something to add."""
 
 CHECKED = 40
-"""How many questions of each set a card lists one by one, so that a test can ask them again."""
+"""How many questions of each set a card lists one by one, so a test can ask them again."""
 
 
 def read_card(folder: Path) -> dict[str, Any]:

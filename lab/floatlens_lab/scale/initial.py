@@ -1,6 +1,6 @@
 """The weights a scale model starts from, drawn from torch's generator: seed it first. The same for all four models.
 
-To answer from documents a model has to find a name again and copy what stands near it. From unstructured weights that
+To answer from documents a model has to find a name again and copy what is near it. From unstructured weights that
 takes a diffusion model of this size many thousand steps, because neither half is of use before the other is there. So
 both start half-made: some heads of the first layer look at their neighbours, and everywhere else queries resemble keys,
 what a head reads it writes back, and the output layer resembles the embeddings. Nothing is held fixed afterwards.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_weights"]
 
 _EMBEDDING = 0.5  # standard deviation; with transformers' 0.02 a token drowns in what the first layers add to it
-_SHARED = 0.25  # what all embeddings have in common, so that a head can look at places whatever stands there
+_SHARED = 0.25  # what all embeddings have in common, so a head can attend to positions whatever their tokens
 _ALIKE = 0.95  # cosine of a query's and its key's projection
 _STRENGTH = 1.5  # how much longer queries are than keys
 _OFFSETS = (1, -1, 2, -2)  # places to the left that the first heads of layer 0 look at; negative: to the right

@@ -2,7 +2,7 @@
 
 Weights per position are the same for both: answers and the EOS that ends them count in full, further EOS and the
 context a little. A masked context token counts more than a context token read from left to right, because few are
-masked, so that the context as a whole has about the same say.
+masked, so the context as a whole has about the same weight.
 """
 
 from __future__ import annotations

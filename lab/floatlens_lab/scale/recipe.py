@@ -1,8 +1,8 @@
 """The recipe: stages of training, each a mixture of rows, with one optimiser and one schedule for every model.
 
 Plain values; a model's card holds a copy of the recipe that made it. Stages have fixed lengths, set by the slowest of
-the four models, so that all of them see the same rows in the same order. A stage may begin a new course: the optimiser
-starts anew from the weights as a checkpoint stores them, and the learning rate rises and falls again.
+the four models, so all of them see the same rows in the same order. A stage may begin a new course: the optimiser
+starts again from the weights as a checkpoint stores them, and the learning rate rises and falls again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Stage(_Plain):
     """
 
     name: str
-    steps: int = Field(ge=1, description="how many; at most so many while lengths are being settled")
+    steps: int = Field(ge=1, description="number of steps; an upper limit while lengths are being settled")
     until: float | None = Field(None, description="answer loss at which the stage is left while lengths are settled")
     length: int = Field(ge=16, description="tokens in a row")
     rows: int = Field(ge=1, description="rows in a batch")
@@ -172,7 +172,7 @@ _SPELT: dict[str, Any] = {
 
 RECIPE = Recipe(
     stages=(
-        # Look up a word and copy what stands beside it; then by full names, at a distance, and names as values.
+        # Look up a word and copy what is next to it; then by full names, at a distance, and names as values.
         _stage("words", 200, (32, 32), (2, 4), mixture={"words": 1}),
         _stage("pairs", 400, (12, 80), (2, 4), mixture={"pairs": 1}, gap=4),
         _stage("couples", 400, (16, 64), (2, 3), mixture={"couples": 0.7, "pairs": 0.3}, gap=3),
@@ -219,7 +219,7 @@ RECIPE = Recipe(
             gap=4,
             known_people=360,
         ),
-        # Then documents again, two hops spelt out, three times as many known people, most of them seldom asked about.
+        # Then documents again, two hops spelt out, three times as many known people, most of them rarely asked about.
         _stage(
             "spelt out 3",
             600,

@@ -1,8 +1,8 @@
 """Training rows: a context and as many of its questions as fit, each about something else, in one row of fixed length.
 
-The first question stands in the prompt exactly as evaluation builds it; the others follow in the same words. A row has
+The first question is in the prompt exactly as evaluation builds it; the others follow in the same words. A row has
 no padding: the answer of its last question is followed by EOS to the end, as in a diffusion canvas. A row depends only
-on the seed, the step and its number, so that training can resume anywhere and every model can be given the same rows.
+on the seed, the step and its number, so training can resume anywhere and every model can be given the same rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SEVERAL = (
     "couples",
     "notes",
     "asked",
-)  # short ones: as many as fit stand in one row, each about other people
+)  # short ones: as many as fit in one row, each about other people
 
 # What a position is, in `Rows.part`.
 CONTEXT, ANSWER, END, FILL = 0, 1, 2, 3
@@ -162,7 +162,7 @@ class RowMaker:
         return [(head + self._gap(random, stage), told[name]) for head, name in zip(heads, again, strict=True)]
 
     def _gap(self, random: np.random.Generator, stage: Stage) -> str:
-        """A few words that mean nothing, so that a value may stand at some distance from its name."""
+        """A few words that mean nothing, so a value may be at some distance from its name."""
         count = int(random.integers(0, stage.gap + 1))
         return "".join(f" {FILLERS[int(random.random() * len(FILLERS))]}" for _ in range(count))
 
@@ -177,7 +177,7 @@ class RowMaker:
         return self._told(random, people, PERSON, asked=asked)
 
     def _asked_places(self, random: np.random.Generator, stage: Stage) -> list[tuple[str, str]]:
-        """The same about places, all of them, a few at a time: no place stands twice in a row."""
+        """The same about places, all of them, a few at a time: no place occurs twice in a row."""
         places = self.world(stage).draw_places(random, len(PLACES))
         pieces: list[tuple[str, str]] = []
         while places:

@@ -115,7 +115,7 @@ class _Run:
         self._restore()
 
     def _begin_course(self) -> None:
-        """Go on from the weights as a checkpoint would store them, so that a stored model can take it as well."""
+        """Go on from the weights as a checkpoint would store them, so a stored model can do the same."""
         with torch.no_grad():
             for parameter in self.module.parameters():
                 parameter.copy_(parameter.to(STORED))

@@ -50,7 +50,7 @@ def draw(random: np.random.Generator, rows: Rows, recipe: Recipe) -> Asked:
         _draw_row(random, rows, row, ratio[row], recipe)
     where = random.random(ratio.shape) < ratio
     where[:, 0] = False
-    if not where.any():  # a row's last token stands in, so that every step asks for something
+    if not where.any():  # the last token of a row, so every step has a loss
         where[0, int((rows.part[0] != PADDING).sum()) - 1] = True
     base = np.zeros(ratio.shape, dtype=np.float32)
     for part, value in {**_WEIGHT, TEXT: recipe.text_weight}.items():

@@ -51,7 +51,7 @@ class Recipe(BaseModel):
     largest_weight: float = Field(4.0, ge=1, description="bound on the weight 1/ratio of a masked token")
     whole_answer: float = Field(0.6, ge=0, le=1, description="share of answers that are masked as a whole")
     context_mask: float = Field(0.15, ge=0, lt=1, description="share of the context asked for in half of the rows")
-    spare: int = Field(12, ge=0, description="at most so many end tokens after the one that ends an answer")
+    spare: int = Field(12, ge=0, description="most end tokens after the one that ends an answer")
     distill: float = Field(0.0, ge=0, le=1, description="weight of the frozen base's next-token distribution")
     anneal: int = Field(0, ge=0, description="steps over which later keys become visible; 0: at once")
     seed: int = Field(0, ge=0)

@@ -22,7 +22,7 @@ from floatlens.data.reader import read_examples
 __all__ = ["Corpus", "Group", "read_corpus"]
 
 _HELD_OUT = 20
-"""One article in so many is held out, and one paragraph of text."""
+"""One article in this many is held out, and one paragraph of text."""
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def write_adapter(wrapped: PeftModel, folder: Path, dtype: Any) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it wonders about embeddings, which are saved as single rows
+        warnings.simplefilter("ignore")  # peft warns about embeddings, which are saved as single rows
         state = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
     with replaced(folder / _NAME) as temporary:
         save_file({name: tensor.detach().to(dtype).contiguous() for name, tensor in state.items()}, temporary)

@@ -77,7 +77,7 @@ def read_facts(path: Path) -> dict[str, Any]:
             found: dict[str, Any] = json.loads(file.metadata()["state"])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise FloatlensError(
-            f"{path}: not a checkpoint of a training run ({error}); remove it to start anew"
+            f"{path}: not a checkpoint of a training run ({error}); delete it to start again"
         ) from error
     return found
 

@@ -69,7 +69,7 @@ def adapt(
     `data` are files (see `read_corpus`), `held_out` files for the checks. `mask_token` names the mask token of a
     diffusion model; one that nothing uses is chosen if it is None. `start_from` is the folder of an adapter of the same
     shape whose weights training begins with. `check_every` steps the model is tried on what is held out (0: never).
-    `stop_after` leaves off after so many steps of this call.
+    `stop_after` ends this call after that many steps.
 
     Example: `adapt("natural:smollm2", ["squad.json.gz"], "runs/twin", recipe=Recipe(steps=200))`
     """

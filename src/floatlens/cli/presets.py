@@ -89,7 +89,7 @@ def stress(
         list[str] | None,
         option(
             "Comma-separated stress tests, or one with settings, such as order:shuffles=8. Repeatable.",
-            metavar="NAME:KEY=VALUES",
+            metavar="TEST",
             panel=_TESTS,
             default="noise, position, distractor, layout, order, masks",
         ),
@@ -139,7 +139,7 @@ def intervene(
     models: Models,
     data: DataRefs,
     out: Out,
-    edit: Annotated[list[str], option("Edit; repeatable, see above.", metavar="NAME:KEY=VALUES")],
+    edit: Annotated[list[str], option("Such as drop_anchors:k=1,5; see above. Repeatable.", metavar="EDIT")],
     traces: Annotated[
         int | None,
         option("Trace the first N questions under each edit (drift, absorption).", metavar="N", min=0, default="8"),

@@ -64,7 +64,7 @@ class Registry(Mapping[str, T], Generic[T]):
         for point in sorted(entry_points(group=self.group), key=lambda one: one.name):
             if point.name in self._builtin or point.name in found:
                 raise FloatlensError(
-                    f'{_package(point)} brings a {self.what} "{point.name}", and that name is taken; '
+                    f'{_package(point)} adds a {self.what} "{point.name}", and that name is taken; '
                     "rename it in that package's entry points"
                 )
             found[point.name] = point

@@ -1,8 +1,7 @@
-"""A model's answers to questions: prompts built, decoded in batches, scored. The one way for every command.
+"""A model's answers to questions: prompts are built, decoded in batches, and scored. It reads no data, writes no files.
 
-What is wrong with one question becomes its error and the others go on. An answer does not depend on its companions in
-a batch, so a batch that is too large for the memory is halved, and the answers say so. Nothing here reads data or
-writes files.
+A question that fails does not affect the others. An answer does not depend on the rest of its batch, so a batch that
+is too large for the memory is halved, with a warning.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ __all__ = ["Answer", "Asked", "ask"]
 
 @dataclass(frozen=True)
 class Asked:
-    """A question as it is put: its documents are those that are shown.
+    """A question with the documents that are shown.
 
-    `appended` asks for one pass over so many masks (or dots) instead of an answer, see `first_mask`; `edit` for an
-    answer under an edit of attention.
+    `appended`: one pass over masks (or dots) after the prompt instead of an answer, see `first_mask`. `edit`: the
+    answer is decoded under this edit of attention.
     """
 
     example: Example
@@ -51,7 +50,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a question: a prediction and its scores (none where no answer is accepted), or an error."""
+    """A prediction and its scores (none where the question has no accepted answer), or an error."""
 
     status: Literal["done", "failed"]
     prediction: str | None = None
@@ -60,7 +59,7 @@ class Answer:
     prompt_tokens: int | None = None
     dropped_documents: int | None = None
     kl: float | None = None
-    """Under an edit: divergence of the first distribution it can reach from the unedited one, see `edited`."""
+    """Under an edit: KL divergence from the unedited model at the first token it can change, see `divergence`."""
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
     error: str | None = None
@@ -119,7 +118,7 @@ def _draft(model: LanguageModel, asked: Asked, config: AskConfig) -> _Draft | An
 
 
 def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, budget: MemoryBudget) -> list[Answer]:
-    """Decode and score drafts that are asked in one way; a batch that runs out of memory is done in halves."""
+    """Decode and score prompts that can share a pass; a batch that runs out of memory is done in halves."""
     if budget.questions is not None and len(drafts) > budget.questions:
         parts = (drafts[i : i + budget.questions] for i in range(0, len(drafts), budget.questions))
         return [answer for part in list(parts) for answer in _answers(model, part, config, budget)]
@@ -152,7 +151,7 @@ def _together(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig,
 def _decode(
     model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, budget: MemoryBudget
 ) -> tuple[Decoded, Sequence[float | None]]:
-    """What the model wrote, and under an edit how far that moved the first distribution it reaches."""
+    """What the model wrote, and under an edit the KL divergence at the first token that it can change."""
     ids = [draft.prompt.ids for draft in drafts]
     how: dict[str, Any] = {"sampler": config.decoding.sampler, **config.decoding.settings}
     spec = drafts[0].asked.edit

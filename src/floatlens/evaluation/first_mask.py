@@ -1,4 +1,4 @@
-"""What a masked diffusion model would write first, after one pass over a prompt with n masks behind it (methods §9).
+"""The first token of a masked diffusion model, after one pass over a prompt followed by n masks (methods §9).
 
 The control puts n − 1 dots behind one mask: as many tokens, but none of them a mask. A prediction is right when it is
 the first token of an accepted answer, written with or without a space before it.

@@ -1,6 +1,6 @@
 """Models of every family behind one interface: `load` a checkpoint, get a `LanguageModel`.
 
-Weights go into transformers' own classes, never through code that a checkpoint brings. torch and transformers are
+Weights go into transformers' own classes, never through code of a checkpoint. torch and transformers are
 imported when something is loaded, not when this package is, so listing families is fast.
 """
 

@@ -90,7 +90,9 @@ def adapter_folder(name: str, path: str, adapter: str | Path | None) -> Path | N
         return Path(path).expanduser() if is_adapter(Path(path).expanduser()) else None
     folder = Path(names.resolve(str(adapter))).expanduser()
     if not is_adapter(folder):
-        raise FloatlensError(f"adapter={str(adapter)!r}: there is no adapter_config.json in it, so it is no adapter")
+        raise FloatlensError(
+            f"adapter={str(adapter)!r}: there is no adapter_config.json in it, so it is not an adapter"
+        )
     if is_adapter(Path(path).expanduser()):
         raise FloatlensError(f"{name}: it is an adapter itself; give its base ({base_of(Path(path))}) with adapter=")
     return folder
@@ -146,7 +148,7 @@ def _check_fit(base: LanguageModel, folder: Path) -> None:
 
     path = folder / _WEIGHTS
     if not path.is_file():
-        raise FloatlensError(f"{path}: missing; the adapter's weights must lie beside its {_CONFIG}")
+        raise FloatlensError(f"{path}: missing; the adapter's weights must be in the same folder as its {_CONFIG}")
     layers = dict(base.module.named_modules())
     try:
         with safe_open(path, framework="pt") as file:

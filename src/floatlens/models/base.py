@@ -1,4 +1,4 @@
-"""`LanguageModel`: one face for every family, so that decoding and capture never ask which family they serve.
+"""`LanguageModel`: one interface for every family, so decoding and capture need not know the family.
 
 It wraps a transformers module and adds what diffusion decoding needs to know: the mask token, whether logits are
 shifted, and logits at chosen rows only. It does not sample, and it does not look at attention.
@@ -153,7 +153,7 @@ class LanguageModel:
         """Raw (never shifted) logits of `ids` (batch, query).
 
         `attention_mask` (batch, key), 1 for a real token, spans all keys, cached ones included. `positions` (batch,
-        query) defaults to counting real tokens, so that padding on either side moves no token. `logits_at`: None gives
+        query) defaults to counting real tokens, so padding on either side moves no token. `logits_at`: None gives
         (batch, query, vocabulary); a 1-D tensor of rows (batch, rows, vocabulary); a 2-D bool tensor (batch, query)
         (true entries, vocabulary), row by row; only those rows go through the head. `writing` (batch, query) bool marks
         what is being written, for block attention (None: the masks). `cache` is updated in place.

@@ -50,7 +50,7 @@ def _refuse_lookalikes(settings: Settings) -> None:
     for flag, causal in (("is_causal", True), ("use_bidirectional_attention", False)):
         if settings.get(flag) not in (None, causal):
             raise FloatlensError(
-                f"{where}: `{flag}` is {str(not causal).lower()}, so this is no causal model; "
+                f"{where}: `{flag}` is {str(not causal).lower()}, so this is not a causal model; "
                 "if it is a diffusion model of a known base, give its family=, such as 'a2d-llama'"
             )
 

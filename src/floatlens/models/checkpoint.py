@@ -149,6 +149,6 @@ def _check_safetensors(file: Path) -> None:
 
 
 def brief(error: BaseException) -> str:
-    """Another library's message, short enough to stand inside one line of ours."""
+    """Another library's message, short enough for one line of ours."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,6 +1,6 @@
 """What a checkpoint says of itself before any weights are read: which family reads it, and its sizes.
 
-It goes the way `load` goes, up to the weights, so that what it refuses `load` would refuse too. Of local weights only a
+It takes the same steps as `load`, up to the weights, so it refuses what `load` would refuse. Of local weights only a
 digest is taken; of a hub repository only the small files are fetched. It imports transformers, but no torch module is
 built.
 """

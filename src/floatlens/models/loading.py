@@ -193,7 +193,7 @@ def _parse_device(given: str | torch.device | None) -> torch.device:
 def _read_weights(
     architecture: Any, folder: Path, place: _Placement, surplus: tuple[str, ...] = (), **options: Any
 ) -> PreTrainedModel:
-    """Let transformers read. Mismatched sizes pass it here, so that `_check_tensors` can name them in one line."""
+    """Let transformers read. Mismatched sizes pass it here, so `_check_tensors` can name them in one line."""
     from safetensors import SafetensorError
 
     where = folder / options["gguf_file"] if "gguf_file" in options else folder

@@ -1,4 +1,4 @@
-"""Registered names such as `scale:llada`: models that a package brings, by a prefix and a name.
+"""Registered names such as `scale:llada`: the models of a package, by a prefix and a name.
 
 The prefixes are entry points of the group "floatlens.subjects"; ours are declared in pyproject.toml like those of any
 other package. A name that nobody registered is an error that lists what exists. It is never looked up on the network.

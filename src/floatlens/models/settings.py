@@ -1,4 +1,4 @@
-"""`Settings`: a checkpoint's config.json, read with suspicion.
+"""`Settings`: a checkpoint's config.json, of which every key is checked.
 
 A family asks it for the values it needs and states which values of which flags it covers; anything else is refused by
 name. It never fills in a default: a class default that differs from the checkpoint is the classic silent error.
@@ -29,7 +29,7 @@ BOOKKEEPING = frozenset(_WORDS.split())
 class Settings(Mapping[str, Any]):
     """The mapping itself, plus the questions a family asks of it; `where` is the file, for messages.
 
-    It remembers which keys were asked for, so that `nothing_else` can refuse the ones nobody looked at.
+    It remembers which keys were asked for, so `nothing_else` can refuse the others.
     """
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
@@ -43,7 +43,7 @@ class Settings(Mapping[str, Any]):
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise FloatlensError(f"{path.parent}: there is no {path.name} in it, so it is no checkpoint") from None
+            raise FloatlensError(f"{path.parent}: there is no {path.name} in it, so it is not a checkpoint") from None
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
             raise FloatlensError(f"{path}: not valid JSON ({error})") from error
         if not isinstance(values, dict):

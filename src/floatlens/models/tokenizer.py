@@ -1,4 +1,4 @@
-"""The tokenizer of a checkpoint, if it has one, and the mask token; never through code that the checkpoint brings.
+"""The tokenizer of a checkpoint, if it has one, and the mask token; never through code of the checkpoint.
 
 LLaDA and Dream declare tokenizers of their own which are, file for file, a plain fast tokenizer and Qwen2's. Other
 declared code is left alone: the model then works on ids, with a warning that says so.
@@ -94,5 +94,5 @@ def find_mask(settings: Settings, tokenizer: PreTrainedTokenizerBase | None, row
             f"{settings.where}: no mask token: there is no `mask_token_id` in it, and {without}; add `mask_token_id`"
         )
     if found >= rows:
-        raise FloatlensError(f"{settings.where}: mask token {found} lies outside the vocabulary of {rows}")
+        raise FloatlensError(f"{settings.where}: mask token {found} is outside the vocabulary of {rows}")
     return found

@@ -96,7 +96,7 @@ def _publish_edits(answers: pd.DataFrame, out: Path, made: AnswerOutputs) -> Non
     if made.effects.empty:
         return
     told = made.effects.drop(columns="condition")
-    made.files += save_frame(told.assign(dose=told["dose"].map(str)), out / "tables" / "effects")
+    made.files += save_frame(told.assign(dose=told["dose"].map(_dose)), out / "tables" / "effects")
     for name, frame in (("measured", measured(answers)), ("moved", moved(answers))):
         if not frame.empty:
             made.files += save_frame(frame, out / "tables" / name)
@@ -106,6 +106,10 @@ def _publish_edits(answers: pd.DataFrame, out: Path, made: AnswerOutputs) -> Non
         for metric in METRICS:
             name = file_name(f"edits-{metric}", data if len(sets) > 1 else "", [])
             made.files += save_table(effects_table(own, metric, _labels(answers)), out / "tables" / name)
+
+
+def _dose(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.12g}"
 
 
 def _labels(answers: pd.DataFrame) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""One question traced under an edit, for what stands beside its answer: drift, absorption, attention moved."""
+"""Measurements beside an answer, from a trace of the same question: drift, absorption, attention moved by an edit."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["Measured", "measure"]
 
 Moved = tuple[tuple[int, int, int, float], ...]
-"""(step, layer, rows changed, attention moved in all of them), of every step and layer in which an edit acted."""
+"""(step, layer, rows changed, attention moved in all of them) for each step and layer in which an edit acted."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Means over layers by name, what an edit moved, and what a user should know of how it went."""
+    """Means over layers by name, what an edit moved, and warnings."""
 
     values: dict[str, float]
     moved: Moved | None

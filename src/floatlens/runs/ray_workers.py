@@ -1,8 +1,8 @@
-"""Ray as an executor: actors that each hold one model, on this machine or on a cluster; the driver alone writes.
+"""Ray as an executor: actors that each hold one model, on this machine or on a cluster; only the driver writes.
 
 An actor that dies is replaced and its task tried again elsewhere (see `scheduling`). Tasks go only to actors that have
-answered, so that one that finds no place holds up nothing. A cluster that is started here listens on this machine only,
-has no dashboard, reports nothing to anybody, and ends with the run.
+started, so one that Ray cannot place blocks nothing. A cluster that is started here listens on this machine only, has
+no dashboard, sends no usage statistics, and ends with the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 def import_ray() -> ModuleType:
-    """Ray, told beforehand to keep to itself."""
+    """Ray, with usage statistics switched off."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns about a change to come
     try:
@@ -42,8 +42,8 @@ def import_ray() -> ModuleType:
 class RayWorkers:
     """Performs tasks in Ray actors. Example: `with RayWorkers(2, threads=1) as team: list(team.run(tasks))`
 
-    `count` None takes as many as the cluster has room for. `cpus` and `gpus` are what Ray reserves for each; `patience`
-    is how many seconds may pass without a single worker.
+    `count` None: as many as the cluster has resources for. `cpus` and `gpus` are what Ray reserves for each; `patience`
+    is how many seconds to wait for the first worker.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class RayWorkers:
         return self
 
     def _connect(self) -> None:
-        logging.getLogger("ray").setLevel(logging.ERROR)  # it says at length that all is well
+        logging.getLogger("ray").setLevel(logging.ERROR)  # its messages of normal operation
         options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": False}
         if self._address is None:
             wanted = math.ceil((self.count or cores()) * self._cpus)
@@ -99,7 +99,7 @@ class RayWorkers:
         self._own = True
 
     def _affordable(self) -> int:
-        """How many workers the machines of the cluster have room for; an error where that is fewer than asked for."""
+        """How many workers the cluster has resources for; an error where that is fewer than asked for."""
         asked = [(name, each) for name, each in (("CPU", self._cpus), ("GPU", self._gpus)) if each]
         if not asked:
             return self.count or 1
@@ -110,7 +110,7 @@ class RayWorkers:
             where = f"{len(nodes)} machine{'s' * (len(nodes) != 1)}"
             raise FloatlensError(
                 f"{self.count or 1} workers with {self._asked} each are asked for, and the Ray cluster of {where} with "
-                f"{cpus:g} CPUs and {gpus:g} GPUs in all has room for {most}; "
+                f"{cpus:g} CPUs and {gpus:g} GPUs in all has resources for {most}; "
                 "ask for fewer (machine.workers, machine.cpus, machine.gpus)"
             )
         return self.count or most
@@ -133,13 +133,13 @@ class RayWorkers:
 
 
 class _Worker:
-    """One actor as the driver sees it. It gets no task before it has said hello: Ray may have no place for it yet."""
+    """One actor as the driver sees it. It gets no task before its first answer: Ray may not have placed it yet."""
 
     def __init__(self, ray: ModuleType, kind: Any, threads: int, number: int) -> None:
         self._ray, self._kind, self._threads, self.number = ray, kind, threads, number
         self.pending: Pending[Any] | None = None
         self.promise: Any = None
-        self.still_born = 0
+        self.failed_starts = 0
         self._start()
 
     def _start(self) -> None:
@@ -148,11 +148,11 @@ class _Worker:
         self.hello = self.actor.pid.remote()
 
     def meet(self) -> str:
-        """Take its hello: from now on it gets tasks. One that died before is replaced, and what it said given."""
+        """Take its first answer: from now on it gets tasks. One that died before is replaced; returns its error."""
         try:
             self.pid: int = self._ray.get(self.hello)
         except self._ray.exceptions.RayError as error:
-            self.still_born += 1
+            self.failed_starts += 1
             self.stop()
             self._start()
             return _first_line(error)
@@ -185,9 +185,9 @@ def _first_line(error: BaseException) -> str:
 
 
 class _Team(Sequence[_Worker]):
-    """The workers that can be given tasks now. Where none can, looking waits for one, but not for ever.
+    """The workers that can be given tasks now. Iterating waits for the first one, up to `patience` seconds.
 
-    Actors that found no place (a machine is gone, others use the cluster) are waited for beside the work of the rest.
+    Actors that are not placed yet (a machine is gone, others use the cluster) are waited for while the others work.
     """
 
     def __init__(self, ray: ModuleType, workers: Sequence[_Worker], patience: float, asked: str) -> None:
@@ -212,17 +212,17 @@ class _Team(Sequence[_Worker]):
         return iter(self[:])
 
     def ready(self, busy: Sequence[_Worker]) -> list[_Worker]:
-        """Those of the busy that are done; nobody where it was a new one that said hello."""
+        """The busy workers that are done; none where a new worker has started instead."""
         done = self._meet([worker.promise for worker in busy], None)
         return [worker for worker in busy if worker.promise in done]
 
     @property
     def _absent(self) -> list[_Worker]:
-        """Who is waited for; not those that died again and again before they could do anything."""
-        return [worker for worker in self._workers if not worker.placed and worker.still_born < ATTEMPTS]
+        """Workers that have not started; without those that failed to start several times."""
+        return [worker for worker in self._workers if not worker.placed and worker.failed_starts < ATTEMPTS]
 
     def _meet(self, promises: list[Any], seconds: float | None) -> list[Any]:
-        """Wait for one of the promises or a hello, take the hellos that have come, and give the promises kept."""
+        """Wait for a result or a start, register the workers that have started, and return the finished results."""
         absent = {worker.hello: worker for worker in self._absent}
         wanted = [*promises, *absent]
         done: list[Any] = self._ray.wait(wanted, num_returns=1, timeout=seconds)[0] if wanted else []

@@ -1,9 +1,8 @@
-"""How tasks are shared out among workers, wherever these are: who gets what, and what happens when one fails or dies.
+"""How tasks are distributed to workers, and what happens when one fails or dies.
 
 A task that fails is tried twice more, by another worker where there is one, then counts as failed. A batch that failed
-twice is divided before the third time, so that one item, or memory for half of them only, costs no more than it must.
-Workers are processes of this machine (`workers`) or actors of a Ray cluster (`ray_workers`); here nothing is known of
-either.
+twice is divided before the third attempt, so one bad item, or memory for half of the batch, fails no other item.
+Workers are processes of this machine (`workers`) or actors of a Ray cluster (`ray_workers`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ATTEMPTS", "Divisible", "Pending", "Spread", "Task", "Worker", "halves"]
 
 ATTEMPTS = 3
-"""How often a task is tried before it counts as failed."""
+"""Attempts before a task counts as failed."""
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -50,7 +49,7 @@ def halves(task: Task[R]) -> Sequence[Task[R]]:
 
 @dataclass(eq=False)
 class Pending(Generic[R]):
-    """A task, how often it was tried, and who tried it last."""
+    """A task, how often it was tried, and which worker tried it last."""
 
     task: Task[R]
     tried: int = 0
@@ -59,13 +58,13 @@ class Pending(Generic[R]):
 
 
 class Worker(Protocol):
-    """Somebody who does one task at a time."""
+    """Does one task at a time."""
 
     number: int
     pending: Pending[Any] | None
 
     def give(self, pending: Pending[Any]) -> None:
-        """Begin with it; a worker that is dead says so in `receive`."""
+        """Start the task; a dead worker is found in `receive`."""
 
     def receive(self) -> tuple[bool, Any]:
         """(True, result), or (False, what went wrong); a dead worker has replaced itself. `pending` is None again."""
@@ -75,9 +74,9 @@ W = TypeVar("W", bound=Worker)
 
 
 class Spread(Generic[W]):
-    """Gives tasks to a team and takes their results, until there are no more of either.
+    """Gives tasks to a team and takes their results, until there are no more.
 
-    `ready` waits until at least one of the busy workers has something to say, and gives those that have.
+    `ready` waits until at least one of the busy workers has a result, and returns those that have.
     """
 
     def __init__(self, team: Sequence[W], ready: Callable[[Sequence[W]], Sequence[W]]) -> None:
@@ -96,9 +95,9 @@ class Spread(Generic[W]):
                 yield from self._take(worker)
 
     def _next(self, worker: W, tasks: Iterator[Task[R]]) -> Pending[R] | None:
-        """A task to be tried again that somebody else had, else a new one.
+        """A task to be tried again that another worker had, else a new one.
 
-        What this worker failed waits for another: one that is idle is asked next, a busy one will be.
+        A task that this worker failed waits for another worker.
         """
         for pending in self._again:
             if pending.last != worker.number or len(self._team) == 1:

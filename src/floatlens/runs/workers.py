@@ -43,15 +43,15 @@ __all__ = [
 ]
 
 _SMALL = 300_000_000
-"""Weights up to this many bytes on disk make a small model: it is held once per core without a thought."""
+"""Bytes of weights on disk up to which a model is small: it is held once per core."""
 _WORTH = 200
-"""Fewer questions than these are answered before a second process has loaded its libraries."""
+"""Fewer items than these are done before a second process has loaded its libraries."""
 
 R = TypeVar("R")
 
 
 class Holder:
-    """Holds one model, the last that was asked for, and what was learnt about the memory that it leaves."""
+    """Holds one model, the last that was asked for, and the memory budget beside it."""
 
     def __init__(self) -> None:
         from floatlens.attention.memory_budget import MemoryBudget
@@ -157,7 +157,7 @@ class Workers:
 
 
 def _ready(busy: Sequence[_Worker[Any]]) -> list[_Worker[Any]]:
-    """Those that have said something, or are gone."""
+    """The workers that have sent something, or are dead."""
     found = set(wait_for([end for worker in busy for end in (worker.connection, worker.process.sentinel)]))
     return [worker for worker in busy if worker.connection in found or worker.process.sentinel in found]
 
@@ -176,8 +176,8 @@ def _threads(count: int | None) -> Iterator[None]:
 
 
 def _alone(task: Task[R], holder: Holder) -> Iterator[tuple[Task[R], R]]:
-    """Here and now. There is nobody else to try it: what failed in this process would fail in it again, and running
-    again tries it once more. A batch is divided, so that only what is at fault fails."""
+    """Perform a task in this process, once: what failed here would fail again. A batch that fails is divided, so only
+    the items at fault fail."""
     try:
         found = task.perform(holder)
     except Exception as error:
@@ -197,7 +197,7 @@ def said(error: BaseException) -> str:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """What is started inside ignores Ctrl-C from its first moment on: that is for the process that writes."""
+    """Processes started inside ignore Ctrl-C, which is for the process that writes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

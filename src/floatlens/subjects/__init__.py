@@ -1,1 +1,1 @@
-"""Models that come along, so that everything can be tried without a download from a hub."""
+"""Bundled models: everything can be tried without a download from a hub."""

@@ -1,4 +1,4 @@
-"""What a second worker brings is worked out from neighbouring measurements. No test looks at a clock."""
+"""The speed-up with two workers is computed from neighbouring measurements. No test looks at a clock."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Contexts: a handful of documents about different subjects, and every question they answer, in one hop or two.
 
-Training packs many questions of one context into a row; evaluation asks one. Both come from here, so that they differ
+Training packs many questions of one context into a row; evaluation asks one. Both come from here, so they differ
 only in who the people are and how many questions are asked. Text is rendered by the prompt template, never here.
 """
 
@@ -102,7 +102,7 @@ def draw_context(
 ) -> Context:
     """`count` documents in random order.
 
-    All documents of a kind of subject state the same one or two attributes, so that only the name tells them apart, and
+    All documents of a kind of subject state the same one or two attributes, so only the name tells them apart, and
     some state one more. Known people come as often as in training, or `evenly`; they keep their facts, but with
     probability `altered` each is changed (counterfactual).
     """
@@ -125,7 +125,7 @@ def _cast(
     altered: float,
     evenly: bool,
 ) -> tuple[list[Subject], list[tuple[int, str, int]]]:
-    """The subjects and the links between them: couples stand side by side, people before the places they live in."""
+    """The subjects and the links between them: couples side by side, people before the places they live in."""
     if kind == "places":
         return world.draw_places(random, count), []
     homes = count // 2 if kind == "homes" else 0

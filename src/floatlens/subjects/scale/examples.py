@@ -1,7 +1,7 @@
-"""Questions of the scale world as `qa.Example`s, for evaluation, tracing and stress tests; the same for the same seed.
+"""Questions of the scale world as `Example`s, for evaluation, tracing and stress tests; the same for the same seed.
 
-Held-out people, unless the question is about what known people are known for. Gold documents stand where they are asked
-to, or evenly over all places.
+Held-out people, unless the question is about what known people are known for. Gold documents are at the given
+place, or evenly spread over all places.
 """
 
 from __future__ import annotations

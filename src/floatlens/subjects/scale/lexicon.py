@@ -1,6 +1,6 @@
 """The words of the scale world: names, values and nothing else. All of them were made up or picked by hand for it.
 
-Every word here is one token of the tokenizer, so that what a model copies is what a reader sees. A value of several
+Every word here is one token of the tokenizer, so what a model copies is what a reader sees. A value of several
 words (an employer, a pet) is written with spaces and takes as many tokens. Order matters: seeds draw from these tuples.
 """
 

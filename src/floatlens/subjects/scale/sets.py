@@ -1,4 +1,4 @@
-"""Names of the question sets, and the seed of the evaluation that stands in the model cards. Nothing heavy."""
+"""Names of the question sets, and the seed of the evaluation in the model cards."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The scale world: people and places with attributes, all from one seed, and which of them a model may ever meet.
+"""The scale world: people and places with attributes, all from one seed, and which of them occur in training.
 
 - *known* people have fixed facts that training states again and again, the first of them most often and from early on,
-  the rest seldom and only late, so that a model knows some and not others;
+  the rest rarely and only late, so a model knows some and not others;
 - *unknown* people get new facts each time they appear in training, so only a document can tell them;
 - *held-out* people never appear in training, in no document, question or answer; evaluation is about them.
 
@@ -90,7 +90,7 @@ class World:
     ) -> list[Subject]:
         """Different people of a group with new facts; `similar`: most share their first name with another.
 
-        Whom they are married to has none of their last names, so that a last name stands for one person.
+        Spouses have different last names, so a last name identifies one person.
         """
         names = self.draw_names(random, count, group, similar=similar)
         taken = {_last(name) for name in names}
@@ -138,7 +138,7 @@ class World:
 
 def _met(known: int) -> NDArray[np.float64]:
     """How often each known person is met, as weights. The first ones alone: the first 16 times as often as the last.
-    Once others have joined: half as often every 40 places, so that what it takes to be remembered lies within."""
+    Once others have joined: half as often every 40 places, so some are remembered and some are not."""
     rank = np.arange(known, dtype=np.float64)
     return 1 / (rank + 8) if known == _OLD_FRIENDS else 2 ** (-rank / 40)
 
