@@ -47,9 +47,9 @@ from .plots import plot_token_classes as plot_token_classes
 from .prompts import Document as Document
 from .prompts import Prompt as Prompt
 from .report import explore as explore
-from .report import report as report
 from .runs.opened import Run as Run
 from .runs.opened import open_run as open_run
+from .runs.reporting import report_runs as report_runs
 from .runs.run import run as run
 from .runs.study import Study as Study
 from .traces import Trace as Trace

@@ -4,7 +4,7 @@
     report(Inputs(results=results, claims=claims(results)), "report.html")
     explore(trace)                                     # in a notebook
 
-`floatlens.runs.report_runs` collects the inputs from run folders. Python arranges and packs what it is given; `render`
+`floatlens.runs.reporting` collects the inputs from run folders. Python arranges and packs what it is given; `render`
 puts it into a page whose scripts and styles are in page/ and which loads nothing. docs/report.md says how the page is
 made safe, small and readable.
 """

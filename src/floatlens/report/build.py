@@ -49,7 +49,7 @@ def report(
 
     The explorer holds at most this many `examples` per model; its anchors are those of `rule`. The file is kept below
     `largest` bytes by holding the explorer's traces in less detail, and then fewer of them. To report on run folders:
-    `floatlens.runs.report_runs`.
+    `floatlens.runs.reporting.report_runs`.
 
     Example: `report(Inputs(results=fl.analyse(traces, ["drift"])), "report.html")`
     """
