@@ -230,7 +230,7 @@ def test_the_explorer_in_a_notebook(visit: Visit, tmp_path: Path) -> None:
     watched = visit(page)
     inside = watched.page.frame_locator("iframe")
     inside.locator("#x-next").click()
-    inside.locator('#explore[data-shown="0/1"]').wait_for()
+    inside.locator('#explore[data-shown="0/2"]').wait_for()  # it opens where both show something
     assert [text.strip() for text in inside.locator(".pane h3").all_inner_texts()] == ["moving-mdm", "fixed-arm"]
     assert watched.complaints == []
     assert json.loads(watched.page.evaluate("JSON.stringify(Object.keys(window).includes('Plotly'))")) is False

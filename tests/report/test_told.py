@@ -105,8 +105,8 @@ def test_the_top_of_the_page_names_the_runs(visit: Visit, twice: Made) -> None:
     page = visit(twice.path).page
     titles = page.locator("#headline tbody th").all_inner_texts()
     assert [title.splitlines()[0] for title in titles[:2]] == [
-        "Gain from documents, people in run one",
-        "Gain from documents, people in run two",
+        "Gain from documents, people (percentage points) in run one",
+        "Gain from documents, people (percentage points) in run two",
     ]
     assert page.locator("nav.top .links a").all_inner_texts()[2:-1] == ["Answers one", "Answers two", "Stress tests"]
     abouts = page.locator('.finding[data-claim="rag-gain"] .subject').all_text_contents()

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from floatlens.analysis.conditions import dose, edits_of
-from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.intervals import estimate
 from floatlens.analysis.tables import Table
 from floatlens.records.condition import RAG, Edited
@@ -18,25 +17,10 @@ from floatlens.records.condition import RAG, Edited
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["UNEDITED", "WORDS", "edit_effects", "effects_table", "measured", "moved"]
+__all__ = ["UNEDITED", "edit_effects", "effects_table", "measured", "moved"]
 
 UNEDITED = "unedited"
 """What tables call the answers without an edit."""
-WORDS = Words(
-    "Edits",
-    "Does attention matter?",
-    reading="Attention is edited while the model writes, and its answers are compared with its unedited ones: below 0 "
-    "the edit costs answers. Crosses are the random control, the same edit at random positions; only a difference "
-    "from the cross is due to the anchors. The second figure shows how far the edit shifts the first token (0: not at "
-    "all).",
-    method="Each question is answered unedited, under each edit, and under the edit's matched random control.",
-    variables={
-        "difference": Variable(
-            "change vs. unedited", "Score under the edit minus unedited score, on the same questions."
-        ),
-        "kl": Variable("KL divergence", "KL divergence at the first token that the edit can change.", "nats"),
-    },
-)
 METRICS = ("accuracy", "f1", "kl")
 _NUMBERS = ("unedited", "edited", "difference", "low", "high")
 _EDIT = ("edit", "settings", "control")

@@ -8,29 +8,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.intervals import Estimate, estimate, mean_of_means
 from floatlens.analysis.paper import AVERAGES, PAPER, VALUES
 from floatlens.analysis.tables import Table
 from floatlens.records.condition import CLOSED, RAG, Condition
 
-__all__ = ["METRICS", "WORDS", "gains", "scores", "table_one"]
+__all__ = ["METRICS", "gains", "scores", "table_one"]
 
 METRICS = ("accuracy", "f1", "exact_match")
 _SHOWN = {"accuracy": "Acc", "f1": "F1"}
-WORDS = Words(
-    "Answers",
-    "How much do documents help?",
-    reading="Each line goes from a model's accuracy without documents (closed book, the dash) to its accuracy with "
-    "them (RAG, the marker), on the same questions. Its length is the gain; the whisker is the gain's interval.",
-    method="All scores are means over questions.",
-    variables={
-        "accuracy": Variable("accuracy", "The normalised answer contains a normalised accepted answer."),
-        "f1": Variable("F1", "F1 over bags of words, for the best accepted answer."),
-        "exact_match": Variable("exact match", "The normalised answer is a normalised accepted answer."),
-        "gain": Variable("gain", "Score with documents minus score closed book, on the questions answered in both."),
-    },
-)
 _GAIN = ["model", "data", "metric", "before", "after", "gain", "low", "high", "n"]
 
 

@@ -17,32 +17,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from floatlens.analysis.conditions import rank
-from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.intervals import Estimate, estimate, estimate_of
 from floatlens.data.stress import STRESS_TESTS
 from floatlens.evaluation.metrics import normalise
 from floatlens.records.condition import Stressed
 
-__all__ = ["WORDS", "Curve", "agreement", "curves", "curves_frame", "points_of", "relative_area", "robustness_frame"]
+__all__ = ["Curve", "agreement", "curves", "curves_frame", "points_of", "relative_area", "robustness_frame"]
 
 Floats = NDArray[np.float64]
-WORDS = Words(
-    "Stress tests",
-    "How robust are the models?",
-    reading="Each line is a model's accuracy as one thing gets worse: noise among the documents, the position of the "
-    "gold document, misleading documents, their order. A flat line is robust. Where it starts shows how good the model "
-    "is, its slope how robust.",
-    method="Each point is the accuracy on the same questions after one seeded transformation.",
-    variables={
-        "robustness": Variable(
-            "robustness",
-            "Area under a curve ÷ the width of its axis (the mean where the axis has no scale) ÷ the accuracy with the "
-            "gold documents alone (masks: at the fewest masks).",
-            "1 = unaffected",
-        ),
-        "agreement": Variable("agreement", "Share of pairs of orders of the same documents that get the same answer."),
-    },
-)
 
 
 @dataclass(frozen=True)

@@ -178,6 +178,7 @@ class _Session:
 
     def summary(self, made: Findings, models: Sequence[str], notes: Sequence[str]) -> int:
         """The tables, the last lines, and the exit code."""
+        from floatlens.claims import floating_sentence
         from floatlens.cli.study_views import findings_view, skipped_lines, verdicts_line
 
         screen = console()
@@ -189,6 +190,8 @@ class _Session:
             say(note)
         for line in skipped_lines(made.skipped):
             say(line)
+        if made.results:
+            say(f"does attention float? {floating_sentence(made.claims)}")
         if made.claims:
             say(f"{verdicts_line(made.claims)}; list them with: {shlex.join(['floatlens', 'claims', str(self.out)])}")
         parts = [f"{self.done} of {self.total} items in {self.out}, {duration(time.monotonic() - self._began)}"]

@@ -89,7 +89,7 @@ def _errors(axes: Axes, one: Series, x: Any, mean: Any, spread: Any) -> None:
         style["linestyle"] = ""
     if one.kind == "dumbbell":
         for at, before, after in zip(x, one.start, mean, strict=True):
-            axes.plot([at, at], [before, after], color=one.look.colour, zorder=2)
+            axes.plot([at, at], [before, after], color=one.look.colour, lw=3, alpha=0.35, zorder=2)
         axes.plot(x, one.start, ls="", marker="_", ms=9, color=one.look.colour, zorder=3)
         style |= {"linestyle": "", "elinewidth": 0.8, "capsize": 3}
     if one.role == "control":

@@ -74,11 +74,11 @@ function errors(one) {
 // From where each began, marked by a dash, to where it is now.
 function stems(one, x) {
   const quiet = { hoverinfo: "skip", showlegend: false, cliponaxis: false };
-  const line = { color: own(one), width: 2 };
+  const line = { color: own(one), width: 4 };
   const path = x.flatMap((at) => [at, at, null]);
   const dash = { color: own(one), size: 10, symbol: "line-ew", line: { color: own(one), width: 2 } };
   return [
-    { ...quiet, x: path, y: one.start.flatMap((from, k) => [from, one.mean[k], null]), mode: "lines", line },
+    { ...quiet, x: path, y: one.start.flatMap((from, k) => [from, one.mean[k], null]), mode: "lines", line, opacity: 0.4 },
     { ...quiet, x, y: one.start, mode: "markers", marker: dash, name: "start" },
   ];
 }
