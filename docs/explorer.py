@@ -1,6 +1,6 @@
 """Makes the pictures of the report and the explorer for README and docs, with Playwright and Debian's chromium.
 
-    .venv/bin/python docs/explorer.py animate runs/gallery/llada-gold4 runs/gallery/llama-gold4
+    .venv/bin/python docs/explorer.py animate runs/gallery/gold4
     .venv/bin/python docs/explorer.py pictures runs/demo/report.html
 
 `animate` plays the explorer over the traces of runs and writes docs/explorer.webp (or a .gif, or the last frame as
@@ -32,7 +32,7 @@ TIMES = {"first": 1600, "step": 900, "last": 2600}
 LARGEST = 290_000
 """Bytes of a picture of a section in full colour."""
 ANALYSES = ("drift", "absorption", "qk", "token_classes", "retrieval_heads", "flow", "extremes")
-SECTIONS = ("numbers", "claims", "explore", *ANALYSES, "qa", "stress", "intervene", "manifest")
+SECTIONS = ("numbers", "claims", "explore", *ANALYSES, "qa", "stress", "edits", "manifest")
 
 
 @contextmanager
@@ -130,7 +130,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "animate":
         width, height = map(int, given.size.split("x"))
-        view = given.view or "e=0&a=0&b=1&l=mean&g=all&s=0"
+        view = given.view or "e=0&a=2&b=0&l=mean&g=all&s=0"
         animate(given.source, given.out or HERE / "explorer.webp", view, width, height)
     else:
         pictures(given.source[0], given.out or HERE / "report", given.view or "e=0&a=2&b=0&l=mean&g=all&s=3")

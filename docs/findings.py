@@ -123,8 +123,7 @@ def tasks() -> None:
 
 def edits() -> None:
     """Every edit with its doses and controls on 200 questions with ten documents; heads from the gallery's traces."""
-    runs = RUNS.parent / "gallery"
-    traced = [runs / f"{model.removeprefix('scale:')}-gold{gold}" for model in MODELS for gold in (0, 4, 9)]
+    traced = [RUNS.parent / "gallery" / f"gold{gold}" for gold in (0, 4, 9)]
     missing = [path for path in traced if not path.is_dir()]
     if missing:
         sys.exit(f"{missing[0]} is not there; run docs/gallery.py first, which traces what heads are chosen from")

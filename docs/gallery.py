@@ -46,17 +46,17 @@ def run(*args: str | Path) -> None:
 
 
 def trace_all() -> list[Path]:
-    """One run per model and position of the gold document."""
+    """One run of all models per position of the gold document."""
     runs = []
     for gold in GOLD:
-        data = RUNS / f"gold{gold}" / "rag.jsonl"  # one name for all positions: traces take the file's name
+        data = RUNS / f"data{gold}" / "rag.jsonl"  # one name for all positions: traces take the file's name
         if not data.is_file():
             data.parent.mkdir(parents=True, exist_ok=True)
             shape = ("--count", QUESTIONS, "--documents", DOCUMENTS, "--place", gold, "--seed", SEED)
             run("scale", "questions", "--out", data, *map(str, shape))
-        for model in bundled():
-            runs.append(RUNS / f"{model}-gold{gold}")
-            run("trace", f"scale:{model}", "--data", data, "--out", runs[-1], "--set", "gen_length=8")
+        runs.append(RUNS / f"gold{gold}")
+        models = [f"scale:{model}" for model in bundled()]
+        run("trace", *models, "--data", data, "--out", runs[-1], "--set", "gen_length=8", "--no-report")
     return runs
 
 
@@ -94,7 +94,10 @@ if __name__ == "__main__":
     if not bundled():
         sys.exit("no scale models in the package yet; train some first (floatlens scale train), then run this again")
     out = HERE / "gallery"
-    run("figures", *trace_all(), "--out", out, "--format", "png")
+    runs = trace_all()
+    for old in out.glob("*.png"):
+        old.unlink()
+    run("figures", *runs, "--out", out, "--format", "png")
     pictures = sorted((out / "figures").glob("*.png"))
     for path in pictures:
         path.replace(out / path.name)

@@ -79,6 +79,11 @@ def test_columns_are_divided_and_labels_repeated(width: int) -> None:
     assert blocks == {40: 5, 50: 4, 80: 2, 120: 1}[width]
 
 
+def test_a_bracket_goes_below_the_name_of_a_single_column() -> None:
+    lines = drawn(in_blocks([("", 1), ("Avg. (known)", 1)], ["model", ""], [["a", "70.4"]], 80), 80)
+    assert [line.split() for line in lines] == [["Avg."], ["model", "(known)"], ["a", "70.4"]]
+
+
 def test_what_is_not_defined_is_no_number() -> None:
     assert (number(NAN), number(0.12345), number(-2.5, "+.1f")) == ("–", "0.123", "-2.5")
     assert estimate(0.0, NAN, NAN, 1) == "0 (n=1, no interval)"

@@ -8,6 +8,7 @@ import pytest
 
 import floatlens as fl
 from floatlens.core.errors import FloatlensError
+from floatlens.runs import publish
 from floatlens.runs.reporting import report_runs
 from shared.parts import Parts
 from shared.small import ITEMS, STUDY, assert_same, bare
@@ -32,6 +33,25 @@ def test_everything_is_in_the_folder(done: fl.Run) -> None:
     assert done.report is not None
     with pytest.raises(KeyError, match='no table "gain"; did you mean "gains"'):
         done.tables["gain"]
+
+
+def test_nothing_is_published_again_where_nothing_has_changed(
+    done: fl.Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Path] = []
+
+    def publish_answers(folder: Path, *_: object, **__: object) -> None:
+        asked.append(folder)
+        raise InterruptedError
+
+    monkeypatch.setattr(publish, "publish_answers", publish_answers)
+    assert fl.run(STUDY, done.path, progress=False).records == done.records
+    assert asked == []
+    assert capsys.readouterr().err == ""
+    for change in ({"force": True}, {"study": {**STUDY, "output": {"figures": ["svg"]}}}):
+        with pytest.raises(InterruptedError):
+            fl.run(**{"study": STUDY, "out": done.path, "progress": False, **change})
+    assert asked == [done.path] * 2
 
 
 def test_the_run_can_be_looked_into(done: fl.Run) -> None:

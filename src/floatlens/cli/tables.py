@@ -131,7 +131,9 @@ def in_blocks(
     blocks: list[list[tuple[str, range]]] = [[]]
     used = widths[0]
     for name, places in spans:
-        needed = max(widths[places[0]], cell_len(name) + _GAP) + sum(widths[i] for i in places[1:])
+        needed = max(widths[places[0]], _width([_head(name, columns[places[0]])]) + _GAP) + sum(
+            widths[i] for i in places[1:]
+        )
         if blocks[-1] and used + needed > width:
             blocks.append([])
             used = widths[0]
@@ -156,6 +158,12 @@ def _divided(
         if place:
             yield Text()
         yield table
+
+
+def _head(group: str, column: str) -> str:
+    """Both header rows of a column; what a group says in brackets goes to the second one if that is free."""
+    first, bracket, rest = group.partition(" (")
+    return f"{group}\n{column}" if column or not bracket else f"{first}\n({rest}"
 
 
 def _width(texts: Sequence[str]) -> int:
