@@ -131,9 +131,8 @@ def in_blocks(
     blocks: list[list[tuple[str, range]]] = [[]]
     used = widths[0]
     for name, places in spans:
-        needed = max(widths[places[0]], _width([_head(name, columns[places[0]])]) + _GAP) + sum(
-            widths[i] for i in places[1:]
-        )
+        head = _width([_head(name, columns[places[0]])]) + _GAP
+        needed = max(widths[places[0]], head) + sum(widths[i] for i in places[1:])
         if blocks[-1] and used + needed > width:
             blocks.append([])
             used = widths[0]
@@ -150,9 +149,8 @@ def _divided(
         table.add_column(Text(f"\n{columns[0]}"), overflow="fold")
         for name, span in block:
             for i in span:
-                table.add_column(
-                    Text(f"{clean(name) if i == span[0] else ''}\n{columns[i]}"), justify="right", no_wrap=True
-                )
+                head = _head(clean(name) if i == span[0] else "", columns[i])
+                table.add_column(Text(head), justify="right", no_wrap=True)
         for row in rows:
             table.add_row(Text(clean(row[0]), style="bold"), *(row[i] for _, span in block for i in span))
         if place:
