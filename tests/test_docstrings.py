@@ -61,6 +61,7 @@ def names(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     from floatlens.analysis.stress import curves
     from floatlens.prompts import build
     from floatlens.records.store import open_answers
+    from floatlens.report.inputs import Inputs
     from floatlens.subjects.scale import questions
 
     monkeypatch.chdir(home)
@@ -81,6 +82,7 @@ def names(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "traces": [trace],
         "answers": open_answers(home / "runs" / "demo")[0],
         "DropAnchors": fl.edits.DropAnchors,
+        "Inputs": Inputs,
         "Recipe": Recipe,
         "curves": curves,
         "gains": gains,

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import write_atomically
+from floatlens.core.validation import in_one_line
 from floatlens.records.frame import answers_frame
 from floatlens.records.record import Record
 
@@ -51,9 +52,8 @@ def read_records(folder: Path) -> list[Record]:
         try:
             records.append(Record.model_validate_json(line))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
             raise FloatlensError(
-                f"{path}:{number}: not a record ({first['msg']}); delete the line to have its item done again, "
+                f"{path}:{number}: not a record ({in_one_line(error)}); delete the line to have its item done again, "
                 "or start a new folder"
             ) from None
     if tail:
