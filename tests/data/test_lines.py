@@ -48,7 +48,11 @@ def refusal(folder: Path, name: str, content: bytes) -> str:
         ("one.csv", b"id,question\n", "one.csv: a CSV file with the columns id, question"),
         ("x.json", json.dumps(RECORDS).encode(), "one JSON document (a list) instead of JSON lines"),
         ("x.json", json.dumps(RECORDS, indent=1).encode(), "cat x.json | jq -c '.[]' > x.lines.jsonl"),
-        ("x.json.gz", gzip.compress(json.dumps(RECORDS).encode()), "zcat x.json.gz | jq -c '.[]' > x.lines.jsonl"),
+        (
+            "x.json.gz",
+            gzip.compress(json.dumps(RECORDS).encode(), mtime=0),
+            "zcat x.json.gz | jq -c '.[]' > x.lines.jsonl",
+        ),
         ("x.json", json.dumps(RECORDS * 9000).encode(), "one JSON document (a list)"),
         ("x.json", json.dumps({"data": RECORDS}, indent=2).encode(), "one JSON document (an object)"),
         ("x.json", json.dumps(RECORDS[0], indent=2).encode(), "cat x.json | jq -c '.' > x.lines.jsonl"),
