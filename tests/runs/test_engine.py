@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import xarray as xr
 
 from floatlens.core.errors import FloatlensError
+from floatlens.evaluation import answers
 from floatlens.evaluation.answers import Answer
 from floatlens.records import Record, read_records
-from floatlens.runs import engine
+from floatlens.runs import engine, folder, tasks
 from floatlens.runs.engine import run_plan
 from floatlens.runs.folder import RunFolder
 from floatlens.runs.plan import Plan, make_plan
@@ -185,6 +187,66 @@ def test_a_second_ctrl_c_waits_for_the_disk_only(plan: Plan, tmp_path: Path, mon
     with pytest.raises(KeyboardInterrupt), Stop().listening() as stop:
         go(plan, tmp_path, Fake(), stop)
     assert len(on_disk(tmp_path)) == 1
+
+
+def test_ctrl_c_while_a_trace_is_written_leaves_it_whole(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = folder.write_atomically
+
+    def interrupted(path: Path, content: bytes) -> None:
+        if path.suffix == ".zip":
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        write(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "write_atomically", interrupted)
+        with pytest.raises(KeyboardInterrupt), Stop().listening() as stop:
+            go(plan, tmp_path, Fake(), stop)
+    (only,) = on_disk(tmp_path).values()
+    assert files(tmp_path) == {only.file}
+    assert (tmp_path / str(only.file)).read_text() == f"trace of {only.item}"
+    assert len(go(plan, tmp_path, Fake())) == ITEMS - 1
+
+
+@pytest.mark.parametrize("fits", [True, False], ids=["halved", "never"])
+def test_memory_that_runs_out_is_a_warning_or_one_failed_item(
+    fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers are decoded in smaller batches, traces made in smaller blocks; what never fits fails on record."""
+    real_decode, real_trace = answers.decode, tasks.trace
+
+    def decode(model: Any, ids: Any, **how: Any) -> Any:
+        if len(ids) > (2 if fits else 0):
+            raise torch.OutOfMemoryError
+        return real_decode(model, ids, **how)
+
+    def trace(*args: Any, workspace: Any, **how: Any) -> Any:
+        if workspace.block_bytes > (4 << 20 if fits else 0):
+            raise torch.OutOfMemoryError
+        return real_trace(*args, workspace=workspace, **how)
+
+    monkeypatch.setattr(answers, "decode", decode)
+    monkeypatch.setattr(tasks, "trace", trace)
+    data = {"ref": "scale:rag:documents=2", "limit": 4, "conditions": ["rag"]}
+    small = {"models": ["scale:llama"], "data": [data], "traces": {"questions": 1}}
+    plan = make_plan(read_study({**small, "decoding": {"settings": {"gen_length": 2}}}))
+    found = go(plan, tmp_path, Workers(1))
+    assert len(on_disk(tmp_path)) == len(found) == 5
+    (traced,) = (one for one in found if one.what == "trace")
+    answered = [one for one in found if one.what == "answer"]
+    if fits:
+        assert {one.status for one in found} == {"done"}
+        assert traced.warnings == ("out of memory with blocks of 8192 KiB; from now on 4096 KiB",)
+        assert files(tmp_path) == {traced.file}
+        told = ("out of memory with 4 questions at once; from now on 2 at a time",)
+        assert [one.warnings for one in answered] == [told] * 4
+    else:
+        assert {one.status for one in found} == {"failed"}
+        assert all(str(one.error).startswith("out of memory on cpu") for one in found)
+        assert files(tmp_path) == set()
+        assert len(go(plan, tmp_path, Workers(1))) == 5  # tried again
 
 
 def test_a_full_disk_loses_nothing_that_is_on_record(

@@ -214,3 +214,21 @@ def test_time_is_told_from_records_where_there_are_some(planned: Planned) -> Non
     assert known.basis == "from the 1 items on record"
     assert known.seconds == pytest.approx(5 * 10.0 / 2 + 6.0)
     assert forecast(plan, counts, [], 1, 1, elsewhere=True).seconds is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"conditions": ["noise", "position"]}, r"nothing to do for d: no document is marked as gold; .*--gold answer"),
+        ({"conditions": [], "traces": {"questions": 2, "places": [0]}}, "nothing to do for d: no document is"),
+        ({"conditions": ["masks"], "models": ["scale:qwen"]}, "nothing to do for d: masks .* for mdm models"),
+        ({"conditions": []}, "nothing to do: no conditions and no traces"),
+    ],
+)
+def test_a_study_with_nothing_to_do_is_refused(
+    planned: Planned, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "d.jsonl"
+    path.write_text(path.read_text().replace('"is_gold": true', '"is_gold": false'))
+    with pytest.raises(FloatlensError, match=message):
+        planned(**{"traces": {"questions": 0}} | change)

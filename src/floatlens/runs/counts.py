@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from floatlens.records.condition import Condition, Edited, Stressed
-from floatlens.runs.items import Item, PlannedData, answer_items, trace_items
+from floatlens.runs.items import all_items
 
 if TYPE_CHECKING:
     from floatlens.records.record import Record, What
     from floatlens.runs.folder import RunFolder
-    from floatlens.runs.models import PlannedModel
     from floatlens.runs.plan import Plan
 
 __all__ = ["Count", "Counts", "Row", "count", "group_of", "seconds_of"]
@@ -82,7 +81,7 @@ def count(plan: Plan, run: RunFolder | None = None) -> Counts:
     rows: dict[tuple[str, str], Row] = {}
     for model in plan.models:
         for part in plan.data:
-            for item in _all(model, part):
+            for item in all_items(model, part):
                 what = group_of(item.what, item.condition)
                 row = rows.setdefault((item.data, what), Row(item.data, what, item.what == "trace"))
                 row.conditions[item.condition] = None
@@ -91,13 +90,6 @@ def count(plan: Plan, run: RunFolder | None = None) -> Counts:
                 one.done += run is not None and run.done(item.id)
     order = [part.data.name for part in plan.data]
     return Counts(tuple(sorted(rows.values(), key=lambda row: order.index(row.data))))
-
-
-def _all(model: PlannedModel, part: PlannedData) -> Iterator[Item]:
-    """Everything that a model does with a data set; what waits for traces comes last."""
-    yield from trace_items(model, part)
-    for waiting in (False, True):
-        yield from answer_items(model, part, part.asked_of(model, waiting=waiting))
 
 
 def seconds_of(records: Iterable[Record]) -> dict[tuple[str, str], list[float]]:

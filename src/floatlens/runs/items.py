@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from floatlens.records.condition import Condition
     from floatlens.runs.models import PlannedModel
 
-__all__ = ["Item", "PlannedData", "answer_items", "batches", "trace_file", "trace_items"]
+__all__ = ["Item", "PlannedData", "all_items", "answer_items", "batches", "trace_file", "trace_items"]
 
 T = TypeVar("T")
 _CHUNK = 512
@@ -86,6 +86,13 @@ def trace_items(model: PlannedModel, data: PlannedData) -> Iterator[Item]:
         fitting = (pair for pair in enumerate(data.data.examples()) if one.fits(pair[1]))
         for index, example in islice(fitting, data.traced):
             yield Item("trace", model.ref, data.data.name, one.condition, index, one, example)
+
+
+def all_items(model: PlannedModel, data: PlannedData) -> Iterator[Item]:
+    """Everything that a model does with a data set; what waits for traces comes last."""
+    yield from trace_items(model, data)
+    for waiting in (False, True):
+        yield from answer_items(model, data, data.asked_of(model, waiting=waiting))
 
 
 def trace_file(item: Item, number: int) -> str:

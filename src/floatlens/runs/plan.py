@@ -19,7 +19,7 @@ from floatlens.data.examples import need_of
 from floatlens.probes import make_probes
 from floatlens.records.condition import RAG
 from floatlens.runs.conditions import Chosen, Makers, PlannedCondition, choose, plan_conditions, plan_places
-from floatlens.runs.items import Item, PlannedData, trace_file, trace_items
+from floatlens.runs.items import Item, PlannedData, all_items, trace_file, trace_items
 from floatlens.runs.models import PlannedModel, plan_models
 from floatlens.runs.retrieval_heads import head_scores, heads_for
 from floatlens.runs.tasks import Question, TraceTask
@@ -89,6 +89,7 @@ def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
     data = _plan_data(source, makers, corpus=corpus is not None)
     forced = any(part.traced and (part.passages or study.traces.target is not None) for part in data)
     models = plan_models(source, forced=forced, say=say)
+    _check_items(source, data, models)
     heads_from, scores = _heads_from(source)
     _check_edits(source, data, models, scores)
     for line in unknown_words(models, data):
@@ -198,6 +199,24 @@ def _planned(source: Source, number: int, data: Data, chosen: Chosen, makers: Ma
         with source.at("traces", "places"):
             ways = plan_places(data, tracing.places, tracing.documents, makers.stress.seed, makers.say)
     return PlannedData(data, conditions, traced, tuple(ways), passages, pooled=bool(chosen.tests) or placed)
+
+
+def _check_items(source: Source, data: Sequence[PlannedData], models: Sequence[PlannedModel]) -> None:
+    """Refuse a study that has nothing to do, such as stress tests where no document is gold."""
+    if any(True for model in models for part in data for _ in all_items(model, part)):
+        return
+    conditions = [one for part in data for one in part.conditions]
+    asked = (source.study.conditions if one.conditions is None else one.conditions for one in source.study.data)
+    if not any(asked) and not any(part.traced for part in data):
+        raise source.error("nothing to do: no conditions and no traces; give some", "conditions")
+    examples = (example for part in data for example in part.data.examples())
+    if conditions:
+        what = f"{conditions[0].condition.label} is for {conditions[0].model_kind} models; give such a model"
+    elif any(document.is_gold for example in examples for document in example.documents):
+        what = "no question fits; give other conditions or data"
+    else:
+        what = "no document is marked as gold; mark them in the data, or give gold: answer (--gold answer)"
+    raise source.error(f"nothing to do for {', '.join(part.data.name for part in data)}: {what}", "data")
 
 
 # -- edits --------------------------------------------------------------------------------------------------------
