@@ -20,9 +20,8 @@ from transformers.masking_utils import (
 )
 
 from floatlens.attention.blocks import Block, EditHooks, attend
-from floatlens.attention.classes import QueryClasses
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
-from floatlens.attention.softmax import Workspace
+from floatlens.attention.softmax import QueryClasses, Workspace
 from floatlens.core.errors import FloatlensError
 
 WINDOW = 3

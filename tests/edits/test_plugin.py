@@ -53,7 +53,7 @@ def test_one_file_adds_an_edit(package: Path, tiny_model: Callable[[str], Langua
     assert [path.name for path in package.glob("*.py")] == ["sharp_edit.py"]
     specs = parse_edit("sharpen:factor=1,3:on=0-1:steps=1")
     assert [spec.label for spec in specs] == ["sharpen factor=1 on=0-1 steps=1", "sharpen factor=3 on=0-1 steps=1"]
-    assert [spec.dose for spec in specs] == [1.0, 3.0]
+    assert [spec.settings[0][1] for spec in specs] == [1.0, 3.0]
     assert parse_edit("sharpen")[0].settings == (("factor", 2.0),)
     assert (specs[0].has_control, specs[0].waits_for_traces, specs[0].earliest_step) == (False, False, 1)
     specs[1].check(look("scale:qwen"), "--edit")

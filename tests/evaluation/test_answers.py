@@ -8,7 +8,7 @@ import torch
 import floatlens as fl
 from floatlens.attention.memory_budget import MemoryBudget
 from floatlens.core.errors import FloatlensError
-from floatlens.decoding.config import DecodingConfig
+from floatlens.decoding.settings import DecodingConfig
 from floatlens.evaluation import answers
 from floatlens.evaluation.answers import Asked, ask
 from floatlens.evaluation.config import AskConfig

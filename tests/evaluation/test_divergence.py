@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import floatlens as fl
-from floatlens.decoding.config import DecodingConfig
+from floatlens.decoding.settings import DecodingConfig
 from floatlens.edits import EditSpec, parse_edit
 from floatlens.evaluation.answers import Asked, ask
 from floatlens.evaluation.config import AskConfig

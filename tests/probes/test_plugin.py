@@ -21,7 +21,7 @@ from floatlens.probes import PROBES
 SOURCE = '''
 import torch
 import xarray as xr
-from floatlens.attention.deciding_rows import DecidingRows
+from floatlens.attention.probe import DecidingRows
 from floatlens.attention.variable import Variable
 
 

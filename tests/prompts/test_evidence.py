@@ -9,7 +9,7 @@ import pytest
 
 from floatlens import prompts
 from floatlens.prompts import Document, Prompt
-from floatlens.prompts.evidence import as_answers, evidence_mask, find_answers
+from floatlens.prompts.builder import as_answers, evidence_mask, find_answers
 
 
 def marked(prompt: Prompt) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 import floatlens as fl
 from floatlens.attention.memory_budget import MemoryBudget
-from floatlens.decoding.config import DecodingConfig
+from floatlens.decoding.settings import DecodingConfig
 from floatlens.edits.spec import parse_edit
 from floatlens.evaluation.answers import Asked
 from floatlens.evaluation.config import AskConfig

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.decoding.config import DecodingConfig
+from floatlens.decoding.settings import DecodingConfig
 from floatlens.evaluation.config import AskConfig
 from floatlens.models.config import ModelConfig
 from floatlens.models.facts import look

@@ -1,7 +1,7 @@
 """The streamed attention function: exact softmax rows, computed one block of queries at a time and shown to a visitor.
 
-Blocks are sized to stay in cache, the exponential is taken in base 2 (which is faster) and weights stay unnormalised:
-every reduction is a matmul that includes 1/Z. No (query, key) matrix outlives its block.
+Blocks are sized to stay in cache and weights stay unnormalised: every reduction is a matmul that includes 1/Z. No
+(query, key) matrix outlives its block.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from floatlens.attention.classes import QueryClasses
 from floatlens.attention.mask import HIDDEN, BlockMask
-from floatlens.attention.softmax import Workspace, class_columns, softmax_block
+from floatlens.attention.softmax import QueryClasses, Workspace, class_columns, softmax_block
 
 __all__ = ["NO_HOOKS", "Block", "EditHooks", "ExtraKey", "attend"]
 
@@ -65,33 +64,25 @@ class ExtraKey:
     on_share: Callable[[Tensor], None] | None = None
 
 
-ExtraKeys = Callable[[slice, slice, slice], Sequence[ExtraKey]]
-"""(samples, heads, queries) → the extra keys of a block."""
-
-Totals = Callable[[slice, slice, slice, Tensor], None]
-"""Called with (samples, heads, queries, log-sum-exp of each row)."""
-
 EditValues = Callable[[slice, slice, slice, Tensor], Tensor | None]
 """(samples, heads, queries, values) → the values to use instead, or None to leave the block unchanged, bit for bit."""
-
-EditBlock = Callable[[Block, QueryClasses | None], Block]
-"""(block, the classes of its column sums) → the block to use instead, with its entropy and column sums updated."""
 
 
 @dataclass(frozen=True)
 class EditHooks:
-    """What edits do to a block of one layer. Each hook is None where no edit needs it.
+    """What edits do to a block of one layer; slices are its samples, heads and queries. None where no edit needs it.
 
     `logits` and `weights` return the values to use instead; logits that are changed in place must stay above `HIDDEN`.
-    `blocks` replaces `weights` where all edits have a fast path. `extras` are keys that take part in the softmax and
-    are not among the weights; `totals` is called with the log-sum-exp of each row.
+    `blocks` replaces `weights` where all edits have a fast path: it takes the block and the classes of its column sums,
+    and updates entropy and column sums. `extras` are keys that take part in the softmax and are not among the weights;
+    `totals` is called with the log-sum-exp of each row.
     """
 
     logits: EditValues | None = None
     weights: EditValues | None = None
-    blocks: EditBlock | None = None
-    extras: ExtraKeys | None = None
-    totals: Totals | None = None
+    blocks: Callable[[Block, QueryClasses | None], Block] | None = None
+    extras: Callable[[slice, slice, slice], Sequence[ExtraKey]] | None = None
+    totals: Callable[[slice, slice, slice, Tensor], None] | None = None
 
 
 NO_HOOKS = EditHooks()
@@ -242,7 +233,8 @@ def _edited(
     weights = hooks.weights(block.batch, block.heads, block.queries, block.weights())
     if weights is None:
         return block, added
-    added = None if added is None else _follow(added, block, weights)
+    if added is not None:  # in proportion to the remaining row: 0 for an ablated head
+        added = added * _left(block, weights).unsqueeze(-1)
     return _reweighed(block, weights.contiguous(), classes), added
 
 
@@ -292,11 +284,6 @@ def _with_extra_keys(
 
 def _columns(exp: Tensor, inverse: Tensor, block: Block, classes: QueryClasses | None) -> Tensor | None:
     return None if classes is None else class_columns(exp, inverse, classes, block.batch, block.queries)
-
-
-def _follow(added: Tensor, block: Block, weights: Tensor) -> Tensor:
-    """What extra keys add after an edit of the weights: in proportion to the remaining row (0 for an ablated head)."""
-    return added * _left(block, weights).unsqueeze(-1)
 
 
 def _left(block: Block, weights: Tensor) -> Tensor:

@@ -1,29 +1,28 @@
 """Edits change attention while the model runs, in the same function that probes observe.
 
-An edit is shown one block at a time and returns what to use instead; probes then see the edited weights. Edits change
-attention only: no tokens and no cache.
+An edit is shown one block at a time and returns what to use instead; probes then see the edited weights. Tokens and
+cache stay unchanged. `hooks_of` joins the edits of one layer into the hooks that the attention function takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
+import torch
 from torch import Tensor
 
-from floatlens.attention.blocks import Block, ExtraKey
-from floatlens.attention.changes import Change
-from floatlens.attention.classes import QueryClasses
+from floatlens.attention.blocks import NO_HOOKS, Block, EditHooks, EditValues, ExtraKey
+from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.select import Select
 from floatlens.attention.setting import Setting, span
+from floatlens.attention.softmax import QueryClasses
 from floatlens.models.base import LanguageModel
+from floatlens.models.facts import Facts
 
-if TYPE_CHECKING:
-    from floatlens.models.facts import Facts
-
-__all__ = ["Edit", "ExtraKey", "Site"]
+__all__ = ["Change", "ChangeTotals", "Edit", "ExtraKey", "Site", "applies", "hooks_of"]
 
 
 @dataclass(frozen=True)
@@ -42,16 +41,56 @@ class Site:
         return self.layer.state.step
 
 
+@dataclass(frozen=True)
+class Change:
+    """What an edit did in one step of one layer, over all samples and runs: `mass` is the attention moved in `rows`.
+
+    A row is one query of one head of one sample. Padding is not counted; a row that is computed again counts once.
+    """
+
+    edit: str
+    step: int
+    layer: int
+    rows: int
+    mass: float
+
+    @property
+    def mean(self) -> float:
+        """Attention moved per changed row, 0 … 1."""
+        return self.mass / self.rows if self.rows else 0.0
+
+
+class ChangeTotals:
+    """Running sums of one edit, kept on the model's device and copied to the CPU only when they are read."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[int, int], Tensor] = {}
+
+    def add(self, step: int, layer: int, moved: Tensor) -> None:
+        """`moved` (…): the attention moved in each row, 0 in rows that do not count."""
+        some = torch.stack([(moved > 0).sum(dtype=torch.float64), moved.sum(dtype=torch.float64)])
+        held = self._sums.get((step, layer))
+        self._sums[step, layer] = some if held is None else held + some.to(held.device)
+
+    def clear(self) -> None:
+        self._sums.clear()
+
+    def changes(self, edit: str) -> list[Change]:
+        found = []
+        for (step, layer), sums in sorted(self._sums.items()):
+            rows, mass = sums.tolist()
+            found.append(Change(edit, step, layer, int(rows), mass))
+        return found
+
+
 class Edit:
     """Base class of all edits. `select` limits an edit to layers, heads and steps; the session enforces it.
 
-    A subclass implements `logits` or `weights` (and sets `edits_logits` or `edits_weights`). To be used by name, from
-    the command line and in studies, it also sets `title` and `about`, lists its constructor's arguments in `settings`,
-    and is entered in the registry `floatlens.edits.EDITS` (or an entry point of the group "floatlens.edits").
-
-    `logits` gets natural-log logits after masking (−∞ may be written), `weights` gets normalised rows; both are
-    (batch, head, query, key) and may be changed in place. Return None to leave a block unchanged. Edits of logits act
-    before the softmax, edits of weights after it; edits of one kind act in the order of the list.
+    A subclass implements `logits` (after masking, before the softmax; −∞ may be written) or `weights` (normalised
+    rows), and sets `edits_logits` or `edits_weights`. Both are (batch, head, query, key) and may be changed in place;
+    None leaves a block unchanged. Edits of one kind act in the order of the list. To be used by name, it also sets
+    `title` and `about`, lists its constructor's arguments in `settings`, and is entered in `floatlens.edits.EDITS` or
+    in the entry-point group "floatlens.edits".
     """
 
     title: ClassVar[str] = ""
@@ -136,10 +175,9 @@ class Edit:
         return False
 
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
-        """What the keys of some samples and heads would receive in this pass without this edit.
+        """What the keys of some samples and heads would receive without this edit: (batch, head, key), each once.
 
-        `received` is (batch, head, key) of those; each sample and head is shown once. All other edits of logits, and
-        the edits of weights earlier in the list, are already applied.
+        All other edits of logits, and the edits of weights earlier in the list, are already applied.
         """
 
     def wants_review(self, layer: Layer) -> bool:
@@ -159,10 +197,9 @@ class Edit:
         return False
 
     def edit_block(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
-        """The block with other weights, and with their entropy and column sums where it carries them.
+        """The effect of `weights` where not every weight is computed: the block with its entropy and column sums.
 
-        It has the effect of `weights`, for edits that need not compute on every weight. `exp` may be changed in place
-        and must stay contiguous.
+        `exp` may be changed in place and must stay contiguous.
         """
         raise NotImplementedError
 
@@ -172,3 +209,71 @@ class Edit:
     def extra(self, site: Site) -> ExtraKey | None:
         """With `adds_key`: a key outside the sequence, for the queries of this block."""
         return None
+
+
+def applies(edit: Edit, layer: Layer, model: LanguageModel, max_steps: int) -> bool:
+    return layer.index in edit.select.layer_ids(model.num_layers) and edit.takes_part(layer, max_steps)
+
+
+def hooks_of(edits: Sequence[Edit], layer: Layer, model: LanguageModel, lookahead: bool = False) -> EditHooks:
+    """The hooks of the edits that act on this layer."""
+    acting = [edit for edit in edits if edit.acts(layer)]
+    if not acting:
+        return NO_HOOKS
+    adding = [edit for edit in acting if edit.adds_key]
+
+    def extras(batch: slice, heads: slice, queries: slice) -> list[ExtraKey]:
+        found = [edit.extra(Site(layer, batch, heads, queries, lookahead)) for edit in adding]
+        return [extra for extra in found if extra is not None]
+
+    reading = [] if lookahead else [edit for edit in acting if edit.reads_totals]
+
+    def totals(batch: slice, heads: slice, queries: slice, values: Tensor) -> None:
+        for edit in reading:
+            edit.totals(Site(layer, batch, heads, queries), values)
+
+    weighing = [edit for edit in acting if edit.edits_weights]
+
+    def edit_block(block: Block, classes: QueryClasses | None) -> Block:
+        for edit in weighing:
+            block = edit.edit_block(Site(layer, block.batch, block.heads, block.queries, lookahead), block, classes)
+        return block
+
+    fast = bool(weighing) and not adding and all(edit.has_fast_path(layer) for edit in weighing)
+    return EditHooks(
+        logits=_chain(acting, layer, model, "logits", lookahead),
+        weights=None if fast else _chain(acting, layer, model, "weights", lookahead),
+        blocks=edit_block if fast else None,
+        extras=extras if adding else None,
+        totals=totals if reading else None,
+    )
+
+
+def _chain(
+    edits: list[Edit], layer: Layer, model: LanguageModel, what: Literal["logits", "weights"], lookahead: bool
+) -> EditValues | None:
+    """One function that applies the edits of this layer in order, each to the heads it selects; None without any."""
+    active = [edit for edit in edits if (edit.edits_logits if what == "logits" else edit.edits_weights)]
+    if not active:
+        return None
+
+    def apply(batch: slice, heads: slice, queries: slice, values: Tensor) -> Tensor | None:
+        changed = False
+        for edit in active:
+            shown = values.clone() if edit.needs_copy else values
+            new: Tensor | None = getattr(edit, what)(Site(layer, batch, heads, queries, lookahead), shown)
+            if new is None:
+                continue
+            changed = True
+            if not edit.needs_copy:
+                continue
+            if what == "logits":
+                new.clamp_(min=HIDDEN)
+            chosen = [h - heads.start for h in edit.select.head_ids(model.num_heads) if heads.start <= h < heads.stop]
+            if len(chosen) == values.shape[1]:
+                values = new
+            else:
+                values[:, chosen] = new[:, chosen]
+        return values if changed else None
+
+    return apply

@@ -1,7 +1,7 @@
 """How much fits into memory: questions decoded together, and bytes of a block of attention.
 
-Nothing measures memory: the budget starts at its maximum and is halved after each out-of-memory error. Results do not
-depend on it, except for the last bits of sums over blocks.
+The budget starts at its maximum and is halved after each out-of-memory error. Results do not depend on it, except for
+the last bits of sums over blocks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Probes reduce the attention of one layer in one pass to small arrays with named dimensions.
 
-Here are their base class and what they are shown: `Layer`, `PassState`, `Layout`. A probe declares the trace variables
-that it writes. It changes nothing and knows nothing about models or decoding.
+Here are their base classes and what they are shown: `Layer`, `PassState`, `Layout`. A probe declares the trace
+variables that it writes. It changes nothing and knows nothing about models or decoding.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
-from floatlens.attention.classes import QueryClasses
 from floatlens.attention.mask import BlockMask
 from floatlens.attention.run_tracker import PassPosition
+from floatlens.attention.softmax import QueryClasses
 from floatlens.attention.variable import Variable
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Layer", "Layout", "Mean", "Need", "PassState", "Probe", "Shape"]
+__all__ = ["DecidingRows", "Layer", "Layout", "Mean", "Need", "PassState", "Probe", "Shape"]
 
 Need = Literal["columns", "entropy", "residual"]
 
@@ -148,9 +148,8 @@ class Shape:
 class Probe:
     """Base class of all probes: a subclass sets `name` and `variables`, and implements the methods that fill them.
 
-    `needs` asks for reductions that are computed on the way: "columns" (sums per query class and key), "entropy" (of
-    each row), "residual" (the state that enters the layer). Entering the class in `floatlens.probes.PROBES`, or in the
-    entry-point group "floatlens.probes", makes it available by name.
+    `needs` asks for "columns" (sums per query class and key), "entropy" (of each row) or "residual" (the state that
+    enters the layer). The registry `floatlens.probes.PROBES`, or the entry-point group "floatlens.probes", gives names.
     """
 
     name: ClassVar[str]
@@ -172,12 +171,53 @@ class Probe:
         return {}
 
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
-        """After a pass, for each token that it committed: variables of the row that decided it, (dims after `layer`).
-
-        `layer` is the layer's index, `row` counts from the first query of the pass. `DecidingRows` implements it.
-        """
+        """After a pass, for each token committed: variables of the row (of the pass) that decided it."""
         return {}
 
     def finish(self, length: int) -> Mapping[str, xr.DataArray]:
         """After the last pass: variables of the whole run, with their coordinates; `length` is that of the sequence."""
         return {}
+
+
+class DecidingRows(Probe):
+    """Base class of probes that look at the rows whose logits decided a token (methods §6).
+
+    A subclass implements `rows`; its variables have the dims (token, layer, head). Which tokens a pass commits is known
+    only after it, so statistics of all candidate rows are kept during the pass and picked on commit.
+    """
+
+    def __init__(self) -> None:
+        self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._found: dict[int, dict[str, Tensor]] = {}
+
+    def rows(self, layer: Layer, block: Block, weights: Tensor) -> Mapping[str, Tensor]:
+        """The variables (batch, head, row) of some rows, from their attention weights (batch, head, row, key)."""
+        raise NotImplementedError
+
+    def prepare(self, shape: Shape) -> None:
+        self._found.clear()
+
+    def begin(self, layer: Layer) -> None:
+        self._rows = layer.state.candidates()
+        shape = (*layer.query.shape[:2], len(self._rows))
+        self._found[layer.index] = {
+            one.name: torch.full(shape, blank, dtype=getattr(torch, one.dtype), device=layer.query.device)
+            for one in self.variables
+            for blank in [float("nan") if one.dtype.startswith("float") else -1]
+        }
+
+    def block(self, layer: Layer, block: Block) -> None:
+        inside = np.flatnonzero((self._rows >= block.queries.start) & (self._rows < block.queries.stop))
+        if not len(inside):
+            return
+        rows = torch.from_numpy(self._rows[inside] - block.queries.start).to(block.exp.device)
+        where = slice(int(inside[0]), int(inside[-1]) + 1)
+        for name, values in self.rows(layer, block, block.weights(rows)).items():
+            held = self._found[layer.index][name]
+            held[block.batch, block.heads, where] = values.to(held.dtype)
+
+    def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
+        at = int(np.searchsorted(self._rows, row))
+        if at >= len(self._rows) or self._rows[at] != row:
+            raise AssertionError(f"row {row} was no candidate of this pass")
+        return {name: values[sample, :, at].cpu().numpy() for name, values in self._found[layer].items()}

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
-from floatlens.attention.classes import QueryClasses
 from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer
+from floatlens.attention.softmax import QueryClasses
 
 __all__ = ["ReceivedAttention", "choosable", "last_rows"]
 

@@ -82,14 +82,6 @@ class Committed:
 
 
 @dataclass
-class _Running:
-    """Running sums of one variable in one layer over cached passes."""
-
-    total: Tensor
-    weight: Tensor | None = None
-
-
-@dataclass
 class Recorder:
     """The results of a capture. `variables` maps names to one array per recorded pass, (batch, layer, …)."""
 
@@ -115,14 +107,12 @@ class Recorder:
         self.select.has_step(0, self.max_steps)  # reports a step out of range before the first pass
         self.specs = {v.name: v for probe in self.probes for v in probe.variables}
         self._per_token = [p for p in self.probes if any(v.dims[0] == "token" for v in p.variables)]
-        self._running: dict[tuple[str, int], _Running] = {}
+        self._running: dict[tuple[str, int], tuple[Tensor, Tensor | None]] = {}  # sums and weights over cached passes
         self._current: dict[str, Array] = {}
         self._state: PassState | None = None
         per_step = [v for v in self.specs.values() if v.dims[0] == "step"]
         share = self.spill_bytes // max(1, len(per_step))
         self.variables = {v.name: StepStore(share) for v in per_step}
-
-    # -- passes ---------------------------------------------------------------------------------------------------
 
     def open_pass(self, model: LanguageModel, info: Pass) -> PassState:
         """Describe the pass that is about to run."""
@@ -198,21 +188,19 @@ class Recorder:
         if self.model.kind != "arm":
             return value.total / value.weight if isinstance(value, Mean) else value
         slot = (spec.name, layer.index)
-        before = self._running.get(slot) if layer.state.offset else None
+        before, weights = self._running.get(slot, (None, None)) if layer.state.offset else (None, None)
         if isinstance(value, Mean):
             keyed = spec.dims[-1] == "key"
             total, weight = value.total, value.weight
-            if before is not None and before.weight is not None:
-                total = total + (_grow(before.total, total) if keyed else before.total)
-                weight = weight + (_grow(before.weight, weight) if keyed and weight.shape[-1] > 1 else before.weight)
-            self._running[slot] = _Running(total, weight)
+            if before is not None and weights is not None:
+                total = total + (_grow(before, total) if keyed else before)
+                weight = weight + (_grow(weights, weight) if keyed and weight.shape[-1] > 1 else weights)
+            self._running[slot] = total, weight
             return total / weight
         if spec.merge == "append":
-            value = value if before is None else torch.cat([before.total, value], dim=-1)
-            self._running[slot] = _Running(value)
+            value = value if before is None else torch.cat([before, value], dim=-1)
+            self._running[slot] = value, None
         return value
-
-    # -- tokens ---------------------------------------------------------------------------------------------------
 
     def commit(self, step: Any) -> None:
         """Take the `Step` of the pass that has just ended: which rows decided which tokens."""

@@ -1,7 +1,7 @@
 """The position of a pass in its decoding run: its step, and the step in which each of its rows was first computed.
 
-A decoding run is one decoding of one batch. Models do not announce it, so it is inferred from the passes: a pass
-continues a run if it follows from the previous pass. Only edits need this.
+A run is one decoding of one batch. Models do not announce it, so a pass continues a run if it follows from the previous
+pass. Only edits need this.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`capture`: a context in which a model's attention runs through the streamed function, with probes and edits.
 
-The session observes passes (as an observer of the model), layers (as they call the attention function) and commits (as
-the decoder reports them). It always restores the model. Statistics are computed by the probes.
+The session observes passes and the layers that call the attention function, and it always restores the model.
+Statistics are computed by the probes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from floatlens.attention.blocks import Block, attend
-from floatlens.attention.edit import Edit
-from floatlens.attention.edit_hooks import applies, hooks_of
+from floatlens.attention.edit import Edit, applies, hooks_of
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
 from floatlens.attention.received import ReceivedAttention, last_rows
@@ -39,25 +38,12 @@ Before = Callable[[list[Block]], None]
 IMPLEMENTATION = "floatlens_streamed"
 _SESSIONS: WeakKeyDictionary[nn.Module, Session] = WeakKeyDictionary()
 
-_HARMLESS = frozenset(
-    {
-        "cache_position",
-        "deterministic",
-        "is_causal",
-        "layer_idx",
-        "logits_to_keep",
-        "output_attentions",
-        "output_hidden_states",
-        "output_router_logits",
-        "past_key_value",
-        "past_key_values",
-        "position_embeddings",
-        "position_ids",
-        "return_dict",
-        "sliding_window",
-        "use_cache",
-    }
-)
+_HARMLESS_WORDS = """
+    cache_position deterministic is_causal layer_idx logits_to_keep output_attentions output_hidden_states
+    output_router_logits past_key_value past_key_values position_embeddings position_ids return_dict sliding_window
+    use_cache
+"""
+_HARMLESS = frozenset(_HARMLESS_WORDS.split())
 """Arguments of attention modules that change no weight (windows and causality are in the mask)."""
 
 
@@ -86,8 +72,6 @@ class Session:
         self._residual: Tensor | None = None
         self._calls = 0
 
-    # -- passes ---------------------------------------------------------------------------------------------------
-
     def begin(self, info: Pass) -> None:
         self._calls = 0
         position = None if self.tracker is None else self.tracker.follow(info)
@@ -103,8 +87,6 @@ class Session:
     def note_residual(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Forward pre-hook of every layer: the state that enters it."""
         self._residual = args[0] if args else kwargs["hidden_states"]
-
-    # -- layers ---------------------------------------------------------------------------------------------------
 
     def attention(
         self,
@@ -146,11 +128,7 @@ class Session:
         return out
 
     def _begin_edits(self, layer: Layer, run: Callable[..., Tensor]) -> tuple[list[Edit], Before | None]:
-        """The edits that take part in this layer, after their previews (or with a callback that makes them).
-
-        A preview is a pass over the layer's blocks without values, with all other edits of logits and with the edits of
-        weights that come earlier in the list. Most previews need less: see `_preview`.
-        """
+        """The edits that take part in this layer, after their previews (or with a callback that makes them)."""
         edits = [edit for edit in self.edits if applies(edit, layer, self.model, self.recorder.max_steps)]
         for edit in edits:
             edit.begin_layer(layer)
@@ -165,10 +143,10 @@ class Session:
     def _preview(
         self, layer: Layer, run: Callable[..., Tensor], edits: list[Edit], at: int, alone: bool
     ) -> Before | None:
-        """Show one edit what the keys would receive without it.
+        """Show one edit what the keys would receive without it, by an extra pass over the layer's blocks.
 
-        If it is the first edit of weights and the only one with a preview, it needs no extra pass: blocks are kept and
-        shown to it before they are edited. For an autoregressive pass the last rows are enough.
+        If it is the first edit of weights and the only one with a preview (`alone`), blocks are kept and shown to it
+        before they are edited, without an extra pass; for an autoregressive pass the last rows are enough.
         """
         edit, gather, state = edits[at], ReceivedAttention(layer), layer.state
         groups = layer.query.shape[1] // layer.key.shape[1]
@@ -305,9 +283,8 @@ def installed(model: LanguageModel, session: Session) -> Iterator[None]:
         for part in module.modules():
             _SESSIONS[part] = session
         if "residual" in session.needs:
-            hooks = [
-                layer.register_forward_pre_hook(session.note_residual, with_kwargs=True) for layer in _layers(module)
-            ]
+            note = session.note_residual
+            hooks = [layer.register_forward_pre_hook(note, with_kwargs=True) for layer in _layers(module)]
         module.set_attn_implementation(IMPLEMENTATION)
         if module.config._attn_implementation != IMPLEMENTATION:  # transformers only logs a warning
             name = type(module).__name__

@@ -1,8 +1,6 @@
 """`Variable`: the declaration of one array that a probe writes into a trace. Imports no torch.
 
-Dimensions: `step` (a recorded forward pass), `layer`, `head`, `kv_head`, `key` and `query` (positions), `region` and
-`from_region`, `token` (a committed answer token, in order of commitment). A probe may add dimensions of its own after
-these.
+The dimensions are defined in `floatlens.traces.schema`; a probe may add dimensions of its own.
 """
 
 from __future__ import annotations
@@ -21,13 +19,11 @@ KV_HEAD_KEY = ("step", "layer", "kv_head", "key")
 
 @dataclass(frozen=True)
 class Variable:
-    """One array of a trace. The first dimension says where it comes from:
+    """One array of a trace. Its first dimension says which method of the probe returns it.
 
-    `step` (then `layer`): returned by `Probe.layer` in every pass; `token`: returned by `Probe.deciding_row` for every
-    committed token; anything else: returned by `Probe.finish` after the last pass.
-
-    `merge` says how a pass over cached keys is combined with the passes before it, so every step equals a full
-    pass: `mean` adds weighted sums over queries, `append` puts the new queries after the old, `replace` starts anew.
+    `step` (then `layer`): `Probe.layer` in every pass; `token`: `Probe.deciding_row` for every committed token; others:
+    `Probe.finish` after the last pass. `merge` says how a pass over cached keys is combined with the passes before it:
+    `mean` adds weighted sums over queries, `append` puts the new queries after the old, `replace` starts anew.
 
     Example: `Variable("sharpness", ("step", "layer", "head"), "mean", "mean over queries of the largest weight")`
     """

@@ -7,8 +7,7 @@ samplers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
 from pydantic import Field
@@ -17,12 +16,10 @@ from torch import Tensor
 from floatlens.decoding.board import check_finite, probability_of
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.draws import categorical, nucleus, uniform
-from floatlens.decoding.registry import Sampler
+from floatlens.decoding.registry import Generators, Sampler
 from floatlens.decoding.settings import Settings
 from floatlens.decoding.step import Step
-
-if TYPE_CHECKING:
-    from floatlens.models.base import LanguageModel
+from floatlens.models.base import LanguageModel
 
 __all__ = ["SAMPLER", "ArSettings", "run"]
 
@@ -41,9 +38,7 @@ class ArSettings(Settings):
         return self.gen_length
 
 
-def run(
-    model: LanguageModel, canvas: Canvas, settings: ArSettings, random: Sequence[torch.Generator]
-) -> Iterator[Step]:
+def run(model: LanguageModel, canvas: Canvas, settings: ArSettings, random: Generators) -> Iterator[Step]:
     """Yield a step after every pass. A sample that wrote EOS is padded until the others are done."""
     width = canvas.length - settings.gen_length
     ids, real = canvas.ids[:, :width], canvas.attention_mask[:, :width]
@@ -80,9 +75,7 @@ def run(
             break
 
 
-def _read(
-    logits: Tensor, sample: Tensor, settings: ArSettings, random: Sequence[torch.Generator]
-) -> tuple[Tensor, Tensor]:
+def _read(logits: Tensor, sample: Tensor, settings: ArSettings, random: Generators) -> tuple[Tensor, Tensor]:
     """(n,) token and (n,) float32 probability in the distribution it was taken from."""
     if settings.temperature > 0:
         logits = nucleus(logits / settings.temperature, settings.top_p)
@@ -94,9 +87,5 @@ def _read(
 
 
 SAMPLER = Sampler(
-    name="ar",
-    kind="arm",
-    settings=ArSettings,
-    run=run,
-    about="one token after another until EOS, greedy or sampled (autoregressive models)",
+    "ar", "arm", ArSettings, run, "one token after another until EOS, greedy or sampled (autoregressive models)"
 )

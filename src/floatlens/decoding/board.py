@@ -5,17 +5,15 @@ Shared by the samplers of masked diffusion models. It requests logits only for r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from floatlens.core.errors import FloatlensError
+from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.step import Step
-
-if TYPE_CHECKING:
-    from floatlens.decoding.canvas import Canvas
-    from floatlens.models.base import LanguageModel
+from floatlens.models.base import LanguageModel
 
 __all__ = ["Board", "Places", "check_finite", "probability_of"]
 

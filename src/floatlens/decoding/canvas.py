@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.decoding.settings import Settings
-
-if TYPE_CHECKING:
-    from floatlens.models.base import LanguageModel
+from floatlens.models.base import LanguageModel
 
 __all__ = ["Canvas", "Padding", "end_ids", "lay_out", "read_prompts"]
 
@@ -170,35 +168,34 @@ def _refuse_gaps(model: LanguageModel) -> None:
 _Placed = tuple[Tensor, Tensor, Tensor, list[int]]
 
 
-def _blank(model: LanguageModel, batch: int, length: int) -> tuple[Tensor, Tensor]:
-    """Filler everywhere: never attended to, but it needs an embedding, and some checkpoints' pad id has none."""
-    named = (model.pad_id, *model.eos_ids, 0)
-    filler = next(token for token in named if token is not None and 0 <= token < model.vocab_size)
-    return torch.full((batch, length), filler), torch.zeros(batch, length, dtype=torch.bool)
-
-
 def _place_mdm(model: LanguageModel, prompts: list[list[int]], gen_length: int, left: bool) -> _Placed:
     assert model.mask_id is not None  # the contract of kind "mdm"
-    lines = [prompt + [model.mask_id] * gen_length for prompt in prompts]
-    length = max(len(line) for line in lines)
-    ids, real = _blank(model, len(lines), length)
-    starts = [length - len(line) if left else 0 for line in lines]
-    for sample, (start, line) in enumerate(zip(starts, lines, strict=True)):
-        ids[sample, start : start + len(line)] = torch.tensor(line, dtype=torch.long)
-        real[sample, start : start + len(line)] = True
+    ids, real, starts = _place(model, [prompt + [model.mask_id] * gen_length for prompt in prompts], left)
     return ids, real, real & (ids == model.mask_id), starts
 
 
 def _place_arm(model: LanguageModel, prompts: list[list[int]], gen_length: int, left: bool) -> _Placed:
-    width = max(len(prompt) for prompt in prompts)
-    ids, real = _blank(model, len(prompts), width + gen_length)
-    starts = [width - len(prompt) if left else 0 for prompt in prompts]
-    for sample, (start, prompt) in enumerate(zip(starts, prompts, strict=True)):
-        ids[sample, start : start + len(prompt)] = torch.tensor(prompt, dtype=torch.long)
-        real[sample, start : start + len(prompt)] = True
+    ids, real, starts = _place(model, prompts, left, more=gen_length)
     answer = torch.zeros_like(real)
-    answer[:, width:] = True
+    answer[:, real.shape[1] - gen_length :] = True
     return ids, real | answer, answer, starts
+
+
+def _place(model: LanguageModel, lines: list[list[int]], left: bool, more: int = 0) -> tuple[Tensor, Tensor, list[int]]:
+    """ids, where they are real, and where each line starts, padded to one width and followed by `more` columns.
+
+    The filler is never attended to, but it needs an embedding, and some checkpoints' pad id has none.
+    """
+    named = (model.pad_id, *model.eos_ids, 0)
+    filler = next(token for token in named if token is not None and 0 <= token < model.vocab_size)
+    width = max(len(line) for line in lines)
+    ids = torch.full((len(lines), width + more), filler)
+    real = torch.zeros_like(ids, dtype=torch.bool)
+    starts = [width - len(line) if left else 0 for line in lines]
+    for sample, (start, line) in enumerate(zip(starts, lines, strict=True)):
+        ids[sample, start : start + len(line)] = torch.tensor(line, dtype=torch.long)
+        real[sample, start : start + len(line)] = True
+    return ids, real, starts
 
 
 def _rows(model: LanguageModel, real: Tensor, answer: Tensor) -> Tensor:

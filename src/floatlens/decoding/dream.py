@@ -6,8 +6,8 @@ for shifted and unshifted models, and it does not stop at EOS.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -16,12 +16,10 @@ from torch import Tensor
 from floatlens.decoding.board import Board
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.draws import ban, best, categorical, gumbel, nucleus, uniform
-from floatlens.decoding.registry import Sampler
+from floatlens.decoding.registry import Generators, Sampler
 from floatlens.decoding.settings import Settings
 from floatlens.decoding.step import Step
-
-if TYPE_CHECKING:
-    from floatlens.models.base import LanguageModel
+from floatlens.models.base import LanguageModel
 
 __all__ = ["SAMPLER", "DreamSettings", "run"]
 
@@ -58,9 +56,7 @@ class DreamSettings(Settings):
         return self.steps
 
 
-def run(
-    model: LanguageModel, canvas: Canvas, settings: DreamSettings, random: Sequence[torch.Generator]
-) -> Iterator[Step]:
+def run(model: LanguageModel, canvas: Canvas, settings: DreamSettings, random: Generators) -> Iterator[Step]:
     """Yield a step after every pass; a pass commits nothing where the schedule rounds down to 0 tokens.
 
     The number of masks to fill is computed for each sample. The published code takes the mean over the batch, so a
@@ -85,7 +81,7 @@ def run(
 
 
 def _read(
-    logits: Tensor, sample: Tensor, mask_id: int, settings: DreamSettings, random: Sequence[torch.Generator]
+    logits: Tensor, sample: Tensor, mask_id: int, settings: DreamSettings, random: Generators
 ) -> tuple[Tensor, Tensor]:
     """(n,) token, and (n,) confidence in it by the measure that `alg` names."""
     if settings.temperature > 0:
@@ -104,7 +100,7 @@ def _read(
     return token, share.gather(1, token.to(share.device)[:, None])[:, 0].cpu()
 
 
-def _order(confidence: Tensor, sample: Tensor, alg_temp: float, random: Sequence[torch.Generator]) -> Tensor:
+def _order(confidence: Tensor, sample: Tensor, alg_temp: float, random: Generators) -> Tensor:
     """Scores whose highest come first. With `alg_temp` they draw from softmax(confidence / alg_temp), none twice."""
     if alg_temp == 0:
         return confidence
@@ -112,9 +108,5 @@ def _order(confidence: Tensor, sample: Tensor, alg_temp: float, random: Sequence
 
 
 SAMPLER = Sampler(
-    name="dream",
-    kind="mdm",
-    settings=DreamSettings,
-    run=run,
-    about="the whole answer at once, a scheduled share of the masks per pass (Dream)",
+    "dream", "mdm", DreamSettings, run, "the whole answer at once, a scheduled share of the masks per pass (Dream)"
 )

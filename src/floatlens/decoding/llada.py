@@ -7,7 +7,7 @@ stop at EOS: the answer is always filled to its end, as published.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -17,12 +17,10 @@ from floatlens.core.errors import FloatlensError
 from floatlens.decoding.board import Board, Places
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.draws import ban, best, gumbel_argmax, uniform
-from floatlens.decoding.registry import Sampler
+from floatlens.decoding.registry import Generators, Sampler
 from floatlens.decoding.settings import BlockSettings, require_divisor
 from floatlens.decoding.step import Step
-
-if TYPE_CHECKING:
-    from floatlens.models.base import LanguageModel
+from floatlens.models.base import LanguageModel
 
 __all__ = ["SAMPLER", "LladaSettings", "run"]
 
@@ -74,9 +72,7 @@ class LladaSettings(BlockSettings):
         return self.steps
 
 
-def run(
-    model: LanguageModel, canvas: Canvas, settings: LladaSettings, random: Sequence[torch.Generator]
-) -> Iterator[Step]:
+def run(model: LanguageModel, canvas: Canvas, settings: LladaSettings, random: Generators) -> Iterator[Step]:
     """Yield a step after every pass.
 
     A block with n masks and S passes commits n // S tokens in each pass, and one more in the first n % S. Passes
@@ -111,7 +107,7 @@ def _guided(board: Board, where: Places, scale: float) -> Tensor:
 
 
 def _read(
-    board: Board, logits: Tensor, sample: Tensor, settings: LladaSettings, random: Sequence[torch.Generator]
+    board: Board, logits: Tensor, sample: Tensor, settings: LladaSettings, random: Generators
 ) -> tuple[Tensor, Tensor]:
     """(n,) token and (n,) confidence, its noise-free probability.
 
@@ -127,10 +123,5 @@ def _read(
     return token, share.gather(1, token.to(share.device)[:, None])[:, 0].cpu()
 
 
-SAMPLER = Sampler(
-    name="llada",
-    kind="mdm",
-    settings=LladaSettings,
-    run=run,
-    about="block by block, a fixed number of tokens per pass, most confident first (LLaDA)",
-)
+_ABOUT = "block by block, a fixed number of tokens per pass, most confident first (LLaDA)"
+SAMPLER = Sampler("llada", "mdm", LladaSettings, run, _ABOUT)

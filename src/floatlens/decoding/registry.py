@@ -5,24 +5,24 @@ A setting that the sampler does not have is refused, not ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.registry import Registry
 from floatlens.core.validation import validate
+from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.settings import Settings
 from floatlens.decoding.step import Step
+from floatlens.models.base import Kind, LanguageModel
 
-if TYPE_CHECKING:
-    from floatlens.decoding.canvas import Canvas
-    from floatlens.models.base import Kind, LanguageModel
+__all__ = ["SAMPLERS", "Generators", "Sampler", "read_settings", "sampler_for"]
 
-__all__ = ["SAMPLERS", "Sampler", "read_settings", "sampler_for"]
-
+Generators = Sequence[torch.Generator]
+"""One random generator per sample."""
 _KINDS = {"arm": "autoregressive", "mdm": "masked diffusion"}
 
 
@@ -33,7 +33,7 @@ class Sampler:
     name: str
     kind: Kind
     settings: type[Settings]
-    run: Callable[[LanguageModel, Canvas, Any, list[torch.Generator]], Iterator[Step]]
+    run: Callable[[LanguageModel, Canvas, Any, Generators], Iterator[Step]]
     about: str
 
 

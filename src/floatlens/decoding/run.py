@@ -7,7 +7,7 @@ so nothing here collects more than the steps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -17,11 +17,9 @@ from floatlens.decoding.draws import generators
 from floatlens.decoding.registry import SAMPLERS, read_settings, sampler_for
 from floatlens.decoding.step import Decoded, Step
 from floatlens.decoding.target import follow, force, read_targets
+from floatlens.models.base import LanguageModel
 
-if TYPE_CHECKING:
-    from floatlens.models.base import LanguageModel
-
-__all__ = ["PromptIds", "decode", "decode_steps", "plan", "prompt_budget"]
+__all__ = ["PromptIds", "decode", "decode_steps", "finish", "plan", "prompt_budget"]
 
 PromptIds = Sequence[int] | Sequence[Sequence[int]] | Tensor
 
@@ -46,17 +44,12 @@ def plan(
     canvas = lay_out(model, prompts, chosen.name, read, padding)
     if targets is not None:
         return force(canvas, targets)
-    if read.gen_length:
-        _check_steps(canvas)
+    if read.gen_length:  # the length of the text is the user's choice
+        try:
+            read.check_steps(int(canvas.answer.sum(dim=1).max()))
+        except ValueError as error:
+            raise FloatlensError(f'settings of the sampler "{canvas.sampler}": {error}') from None
     return canvas
-
-
-def _check_steps(canvas: Canvas) -> None:
-    """Refuse more steps than the sampler can use, where the length of the text is the user's choice."""
-    try:
-        canvas.settings.check_steps(int(canvas.answer.sum(dim=1).max()))
-    except ValueError as error:
-        raise FloatlensError(f'settings of the sampler "{canvas.sampler}": {error}') from None
 
 
 def prompt_budget(model: LanguageModel, *, sampler: str | None = None, **settings: Any) -> int | None:
@@ -67,21 +60,13 @@ def prompt_budget(model: LanguageModel, *, sampler: str | None = None, **setting
     return None if model.max_length is None else model.max_length - read.gen_length
 
 
-def decode_steps(
-    model: LanguageModel,
-    prompt_ids: PromptIds,
-    *,
-    target_ids: PromptIds | None = None,
-    sampler: str | None = None,
-    padding: str = "left",
-    **settings: Any,
-) -> Iterator[Step]:
+def decode_steps(model: LanguageModel, prompt_ids: PromptIds, **arguments: Any) -> Iterator[Step]:
     """Decode pass by pass: each Step comes right after the pass that decided it, before the next one begins.
 
     Arguments as for `decode`; they are checked here and now, not at the first step.
     Example: `for step in decode_steps(model, ids, gen_length=16): print(step.position.tolist())`
     """
-    return _run(model, plan(model, prompt_ids, target_ids=target_ids, sampler=sampler, padding=padding, **settings))
+    return _run(model, plan(model, prompt_ids, **arguments))
 
 
 def decode(
@@ -106,7 +91,11 @@ def decode(
     `decode(model, [5, 7, 9], target_ids=[11, 12]).log_likelihood()`
     """
     canvas = plan(model, prompt_ids, target_ids=target_ids, sampler=sampler, padding=padding, **settings)
-    steps = list(_run(model, canvas))
+    return finish(model, canvas, list(_run(model, canvas)))
+
+
+def finish(model: LanguageModel, canvas: Canvas, steps: Sequence[Step]) -> Decoded:
+    """The batch after all its steps."""
     sequence = canvas.ids.clone()
     for step in steps:
         sequence[step.sample, step.position] = step.token

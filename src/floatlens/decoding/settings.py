@@ -1,4 +1,4 @@
-"""Base classes of the settings of samplers, shared by command line, study and manifest.
+"""Settings of samplers, shared by command line, study and manifest: their base classes, and `DecodingConfig`.
 
 They check values against one another; what depends on the model or the prompt is checked by `plan`.
 """
@@ -10,12 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from floatlens.core.config import Config
+
 if TYPE_CHECKING:
     from floatlens.models.base import LanguageModel
 
-__all__ = ["BlockSettings", "Settings", "require_divisor"]
+__all__ = ["BlockSettings", "DecodingConfig", "Settings", "require_divisor"]
 
 _Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class DecodingConfig(Config):
+    """A sampler (None: the default of the model's family) and its settings, as a study or a manifest holds them.
+
+    Example: `DecodingConfig(sampler="llada", settings={"gen_length": 32})`
+    """
+
+    sampler: str | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
 
 
 class Settings(BaseModel):

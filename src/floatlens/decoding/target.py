@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from floatlens.core.errors import FloatlensError
 from floatlens.decoding.canvas import Canvas, read_prompts
 from floatlens.decoding.registry import Sampler, read_settings
-
-if TYPE_CHECKING:
-    from floatlens.models.base import LanguageModel
+from floatlens.models.base import LanguageModel
 
 __all__ = ["follow", "force", "open_settings", "read_targets", "settings_of_hole"]
 

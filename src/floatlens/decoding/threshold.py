@@ -6,8 +6,7 @@ is reused, so the attention of each step is exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
 from pydantic import Field
@@ -16,12 +15,10 @@ from torch import Tensor
 from floatlens.decoding.board import Board
 from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.draws import ban, best, gumbel_argmax, wide
-from floatlens.decoding.registry import Sampler
+from floatlens.decoding.registry import Generators, Sampler
 from floatlens.decoding.settings import BlockSettings
 from floatlens.decoding.step import Step
-
-if TYPE_CHECKING:
-    from floatlens.models.base import LanguageModel
+from floatlens.models.base import LanguageModel
 
 __all__ = ["SAMPLER", "ThresholdSettings", "run"]
 
@@ -38,9 +35,7 @@ class ThresholdSettings(BlockSettings):
         return masks
 
 
-def run(
-    model: LanguageModel, canvas: Canvas, settings: ThresholdSettings, random: Sequence[torch.Generator]
-) -> Iterator[Step]:
+def run(model: LanguageModel, canvas: Canvas, settings: ThresholdSettings, random: Generators) -> Iterator[Step]:
     """Yield a step after every pass. Each sample moves to its next block independently of the others."""
     board = Board(model, canvas)
     block_of = canvas.block_of(settings.block_length)
@@ -61,10 +56,5 @@ def _current(masks: Tensor, block_of: Tensor) -> Tensor:
     return block_of == first
 
 
-SAMPLER = Sampler(
-    name="threshold",
-    kind="mdm",
-    settings=ThresholdSettings,
-    run=run,
-    about="block by block, every token above a confidence threshold at once (Fast-dLLM)",
-)
+_ABOUT = "block by block, every token above a confidence threshold at once (Fast-dLLM)"
+SAMPLER = Sampler("threshold", "mdm", ThresholdSettings, run, _ABOUT)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -19,19 +19,17 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
-from floatlens.attention.classes import QueryClasses
 from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.select import Select
 from floatlens.attention.setting import Setting, read_heads, read_whole, read_word
+from floatlens.attention.softmax import QueryClasses
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.edits.fast_path import replace_rows, scale_heads, uniform_rows
-from floatlens.edits.random_scores import check_seed
 from floatlens.edits.row_edit import STRENGTH, RowEdit, Rows
+from floatlens.edits.rules import check_seed
 from floatlens.models.base import LanguageModel
-
-if TYPE_CHECKING:
-    from floatlens.models.facts import Facts
+from floatlens.models.facts import Facts
 
 __all__ = ["AblateHeads"]
 
@@ -42,9 +40,9 @@ Pair = tuple[int, int]
 class AblateHeads(RowEdit):
     """`AblateHeads([(5, 3), (7, 0)])` by (layer, head), or `AblateHeads("retrieval", scores=copy, top=8)`: the highest.
 
-    Heads with NaN scores are never chosen; of equals, the earlier is. Without `scores` the retrieval heads are unknown
-    (`needs` says so): such an edit can be planned, but not run. `strength` a mixes 1 − a of the head's own rows with a
-    of their replacement. After `prepare`, `chosen` lists the ablated heads (random ones for a control).
+    Heads with NaN scores are never chosen; of equals, the earlier is. Without `scores` the edit can be planned, but not
+    run. `strength` a mixes 1 − a of the head's own rows with a of their replacement. After `prepare`, `chosen` lists
+    the ablated heads (random ones for a control).
 
     Example: `fl.edits.AblateHeads(scores=result.estimate("copy").mean, top=4, mode="uniform")`
     """
@@ -104,10 +102,8 @@ class AblateHeads(RowEdit):
         """The same number of other heads, in the same layers as far as possible."""
         if self.matched_random:
             raise FloatlensError("this AblateHeads is itself a control")
-        more: dict[str, Any] = {"mode": self.mode, "strength": self.strength, "select": self.select}
-        if self.needs:
-            return AblateHeads("retrieval", top=self.top, matched_random=True, seed=seed, **more)
-        return AblateHeads(self.heads, matched_random=True, seed=seed, **more)
+        more: dict[str, Any] = {**self.given, "strength": self.strength, "select": self.select}
+        return AblateHeads(**more, matched_random=True, seed=seed)
 
     def check(self, facts: Facts) -> None:
         super().check(facts)
@@ -143,8 +139,6 @@ class AblateHeads(RowEdit):
 
     def acts(self, layer: Layer) -> bool:
         return bool(self.heads_of(layer)) and (self._runs_on(layer) or super().acts(layer))
-
-    # -- the mean row ---------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
         self._mean.clear()
@@ -206,8 +200,6 @@ class AblateHeads(RowEdit):
         if self._open is not None:
             self._past[layer.index], self._open = self._open, None
 
-    # -- rows -----------------------------------------------------------------------------------------------------
-
     def has_fast_path(self, layer: Layer) -> bool:
         if self.mode == "zero":
             return True
@@ -238,13 +230,7 @@ class AblateHeads(RowEdit):
             self.count(rows, values.sum(-1) * self.strength)
             values *= 1 - self.strength
             return
-        instead = self._instead(rows, values)
-        step = (instead - values).mul_(self.strength)
-        if self.strength == 1:
-            values.copy_(instead)
-        else:
-            values += step
-        self.count(rows, step.abs_().sum(-1) / 2)
+        self.mix(rows, values, self._instead(rows, values))
 
     def _instead(self, rows: Rows, values: Tensor) -> Tensor:
         if self.mode == "uniform":

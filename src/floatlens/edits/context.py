@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from floatlens.attention.changes import Change
-from floatlens.attention.edit import Edit
+from floatlens.attention.edit import Change, Edit
 from floatlens.attention.probe import Shape
 from floatlens.attention.recorder import Recorder
 from floatlens.attention.select import Select
@@ -20,7 +19,7 @@ from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel
 
-__all__ = ["EditContext", "edit"]
+__all__ = ["Change", "Edit", "EditContext", "Select", "edit"]
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,8 @@ class EditContext:
 def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None) -> Iterator[EditContext]:
     """Apply `edits` to the model's attention, in this order (see `Edit`), for everything that runs inside.
 
-    Steps restart at 0 in each run. A run is recognised by its passes: a diffusion run continues while no token is
-    changed, an autoregressive one while the sequence grows. A diffusion run of one pass, repeated with the same tokens,
-    looks like one run of two passes: open a context for each, or call `restart()` in between.
+    Steps restart at 0 in each run. A diffusion run continues while no token is changed, an autoregressive one while the
+    sequence grows. Between runs of one diffusion pass with the same tokens, call `restart()`.
 
     Example: `with edit(model, DropAnchors(k=5)): decode(model, ids, gen_length=16)`
     """

@@ -7,7 +7,7 @@ step is not edited: no step precedes it.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,9 +19,8 @@ from floatlens.attention.received import choosable
 from floatlens.attention.select import Select
 from floatlens.attention.setting import Setting, read_word
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.edits.random_scores import check_seed, random_scores
 from floatlens.edits.row_edit import STRENGTH, RowEdit, Rows, position_of, rows_return
-from floatlens.edits.rules import ANCHOR_SETTINGS, AnchorRule, indices, largest
+from floatlens.edits.rules import ANCHOR_SETTINGS, AnchorRule, check_seed, indices, largest, random_scores
 
 __all__ = ["DropAnchors", "DropRandom"]
 
@@ -68,8 +67,7 @@ class DropAnchors(RowEdit):
         self._held: list[tuple[Rows, Tensor]] = []
 
     def control(self, seed: int = 0) -> DropRandom:
-        k, rule = (int(self.rule.value), None) if "k" in self.given else (None, str(self.rule))
-        return DropRandom(k, rule=rule, of=self.of, strength=self.strength, select=self.select, seed=seed)
+        return DropRandom(**self.given, strength=self.strength, select=self.select, seed=seed)
 
     def forget(self) -> None:
         self._sets.clear()
@@ -143,19 +141,13 @@ class DropAnchors(RowEdit):
 
 
 class DropRandom(DropAnchors):
-    """The control of `DropAnchors`: as many keys, drawn anew for each head, layer and step among the non-anchors."""
+    """The control of `DropAnchors`: as many keys, drawn anew for each head, layer and step among the non-anchors.
 
-    def __init__(
-        self,
-        k: int | None = None,
-        *,
-        rule: str | None = None,
-        of: Of = "edited",
-        strength: float = 1.0,
-        select: Select | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(k, rule=rule, of=of, strength=strength, select=select)
+    It has the settings of `DropAnchors`, and a seed.
+    """
+
+    def __init__(self, k: int | None = None, *, seed: int = 0, **settings: Any) -> None:
+        super().__init__(k, **settings)
         self.seed = check_seed(self, seed)
         self.given["seed"] = seed
 
@@ -169,7 +161,5 @@ class DropRandom(DropAnchors):
         free = there[:, None] & ~anchors
         if bool((free.sum(-1) < count).any()):
             raise FloatlensError(f"{self!r}: too few keys are left next to the anchors; give a smaller k")
-        drawn = random_scores(position, self.seed, received.shape[1], layer.index, position.step + 1).to(
-            received.device
-        )
-        return largest(drawn.masked_fill(~free, -torch.inf), count)
+        drawn = random_scores(position, self.seed, received.shape[1], layer.index, position.step + 1)
+        return largest(drawn.to(free.device).masked_fill(~free, -torch.inf), count)

@@ -1,7 +1,7 @@
 """Edits of a block that need not compute on every weight, with the resulting entropy and column sums.
 
-Rows need not be normalised: moving weight within a row works on unnormalised weights too, and a head is ablated by
-setting its 1/Z to 0. Keys that are neither source nor target keep their weights to the last bit.
+Weight is moved within rows of unnormalised weights, and a head is ablated by setting its 1/Z to 0. Keys that are
+neither source nor target keep their weights to the last bit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
-from floatlens.attention.classes import QueryClasses
+from floatlens.attention.softmax import QueryClasses
 from floatlens.edits.row_edit import Rows
 from floatlens.edits.rules import indices
 
@@ -73,10 +73,6 @@ def move_columns(block: Block, rows: Rows, few: SparseColumns, strength: float, 
     return moved.squeeze(-1) * inverse
 
 
-def _surprise(weights: Tensor) -> Tensor:
-    return torch.xlogy(weights, weights).neg_()
-
-
 def _sum_again(block: Block, at: Tensor, classes: QueryClasses) -> None:
     """Recompute the column sums of a few columns (batch, head, n)."""
     assert block.columns is not None
@@ -131,7 +127,7 @@ def replace_rows(
         moved.append(torch.sub(old, fresh).abs_().sum(-1) / 2)
         old.copy_(fresh)
         if block.entropy is not None:
-            flat = entropy[:, min(i, entropy.shape[1] - 1)] * sums[..., 0] + _surprise(sums[..., 0])
+            flat = entropy[:, min(i, entropy.shape[1] - 1)] * sums[..., 0] - torch.xlogy(sums, sums)[..., 0]
             own = block.entropy[:, h, inside]
             own.copy_(flat if kept is None else torch.where(kept[:, min(i, kept.shape[1] - 1)], own, flat))
     inverse[:, heads, inside] = 1.0

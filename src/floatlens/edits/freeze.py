@@ -1,12 +1,12 @@
 """`FreezeLayers`: attention of whole layers becomes uniform over the structural tokens that each row can see.
 
-Which tokens are structural is defined once, in `floatlens.prompts.words`; another definition can be given as a function
-of the ids. A mask is never structural.
+Which tokens are structural is defined in `floatlens.prompts.words`. A mask is never structural.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
-from floatlens.attention.classes import QueryClasses
 from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.run_tracker import PassPosition
 from floatlens.attention.select import Select
 from floatlens.attention.setting import Setting, read_span, span
+from floatlens.attention.softmax import QueryClasses
 from floatlens.core.errors import FloatlensError
 from floatlens.edits.fast_path import replace_rows, uniform_rows
-from floatlens.edits.random_scores import check_seed, random_scores
 from floatlens.edits.row_edit import STRENGTH, RowEdit, Rows, position_of, rows_return
-from floatlens.edits.rules import largest
+from floatlens.edits.rules import check_seed, largest, random_scores
 from floatlens.models.base import LanguageModel
 from floatlens.prompts.words import structural_tokens
 
@@ -37,9 +36,8 @@ Marker = Callable[[list[int]], Sequence[bool]]
 class FreezeLayers(RowEdit):
     """`FreezeLayers(range(0, 4))`: rows of these layers become uniform over structural tokens.
 
-    `structural` is a function from the ids of one sequence, padding left out, to one bool per token; the default is
-    `floatlens.prompts.structural_tokens` of the model's tokenizer. It is called in every
-    step, since masks are filled and tokens added. A row that sees no structural token is left unchanged.
+    `structural`, called in every step, is a function from the ids of one sequence, without padding, to one bool per
+    token; the default is `floatlens.prompts.structural_tokens`. A row that sees no structural token is left unchanged.
     `matched_random` spreads over as many random tokens (no masks) instead, drawn once per run: the control. `strength`
     a mixes 1 − a of a row's own weights with a of the uniform ones.
 
@@ -69,9 +67,8 @@ class FreezeLayers(RowEdit):
         given = select if select is not None else Select()
         if given.layers is not None:
             raise FloatlensError("FreezeLayers: the layers are its first argument; leave them out of select")
-        chosen = Select(layers=layers, heads=given.heads, steps=given.steps)
         extra: dict[str, Any] = {"matched_random": True, "seed": seed} if matched_random else {}
-        super().__init__(chosen, strength, **extra)
+        super().__init__(replace(given, layers=layers), strength, **extra)
         self.structural, self.matched_random, self.seed = structural, matched_random, check_seed(self, seed)
         self._marker: Marker | None = structural
         self._sets: dict[int, Tensor] = {}
@@ -79,8 +76,7 @@ class FreezeLayers(RowEdit):
     def control(self, seed: int = 0) -> FreezeLayers:
         if self.matched_random:
             raise FloatlensError("this FreezeLayers is itself a control")
-        rest = Select(heads=self.select.heads, steps=self.select.steps)
-        layers = self.select.layers
+        layers, rest = self.select.layers, replace(self.select, layers=None)
         assert layers is not None
         more: dict[str, Any] = {"strength": self.strength, "select": rest}
         return FreezeLayers(layers, self.structural, matched_random=True, seed=seed, **more)
@@ -141,10 +137,4 @@ class FreezeLayers(RowEdit):
         over = (rows.pick(self._sets[rows.step], keys) & rows.visible(keys)).float()
         number = over.sum(-1, keepdim=True)
         even = over / number.clamp(min=1) * values.sum(-1, keepdim=True)
-        instead = torch.where(number > 0, even, values)
-        step = (instead - values).mul_(self.strength)
-        if self.strength == 1:
-            values.copy_(instead)
-        else:
-            values += step
-        self.count(rows, step.abs_().sum(-1) / 2)
+        self.mix(rows, values, torch.where(number > 0, even, values))

@@ -7,24 +7,23 @@ to the last bit. Anchors of a step are found before its output is computed, so t
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
-from floatlens.attention.classes import QueryClasses
 from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer
 from floatlens.attention.received import choosable
 from floatlens.attention.run_tracker import PassPosition
 from floatlens.attention.select import Select
 from floatlens.attention.setting import Setting, read_whole, read_word
+from floatlens.attention.softmax import QueryClasses
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.edits.fast_path import SparseColumns, move_columns
-from floatlens.edits.random_scores import check_seed, random_scores
 from floatlens.edits.row_edit import STRENGTH, RowEdit, Rows, position_of, rows_return
-from floatlens.edits.rules import ANCHOR_SETTINGS, AnchorRule, largest
+from floatlens.edits.rules import ANCHOR_SETTINGS, AnchorRule, check_seed, largest, random_scores
 
 __all__ = ["PinAnchors", "SwapAnchors"]
 
@@ -99,8 +98,8 @@ class PinAnchors(RowEdit):
     _says: ClassVar[str] = "to"
 
     def control(self, seed: int = 0) -> SwapAnchors:
-        k, rule = (int(self.rule.value), None) if "k" in self.given else (None, str(self.rule))
-        return SwapAnchors(self.to, k=k, rule=rule, strength=self.strength, select=self.select, seed=seed)
+        given = {"like" if name == "to" else name: value for name, value in self.given.items()}
+        return SwapAnchors(**given, strength=self.strength, select=self.select, seed=seed)
 
     def forget(self) -> None:
         self._home.clear()
@@ -179,7 +178,8 @@ class SwapAnchors(PinAnchors):
     """The control of `PinAnchors(to=like)`: the same masses from the same keys, to random keys that are not anchors.
 
     There are as many random keys as the pin has targets, and they share in the same proportions; they are drawn anew
-    for each head, layer and step among the keys that are anchors neither now nor in step 0.
+    for each head, layer and step among the keys that are anchors neither now nor in step 0. Other settings are those of
+    `PinAnchors`.
     """
 
     title = "Anchors swapped"
@@ -193,17 +193,8 @@ class SwapAnchors(PinAnchors):
     has_control = False
     _says: ClassVar[str] = "like"
 
-    def __init__(
-        self,
-        like: To = "step0",
-        *,
-        k: int | None = None,
-        rule: str | None = None,
-        strength: float = 1.0,
-        select: Select | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(like, k=k, rule=rule, strength=strength, select=select)
+    def __init__(self, like: To = "step0", *, seed: int = 0, **settings: Any) -> None:
+        super().__init__(like, **settings)
         self.seed = check_seed(self, seed)
         self.given["seed"] = seed
         self._drawn: tuple[PassPosition, int, Tensor] | None = None

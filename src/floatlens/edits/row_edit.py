@@ -1,7 +1,7 @@
 """Base class of the built-in edits: which rows an edit changes in which step, its strength, and its report.
 
-An autoregressive row is edited as in the step that first computed it. With a cache that happens once; without one the
-row is computed again in every later pass and gets the same edit again, so both give the same answer.
+An autoregressive row is edited as in the step that first computed it, also where it is computed again in later passes:
+so answers are the same with and without a cache.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from floatlens.attention.changes import Change, ChangeTotals
-from floatlens.attention.edit import Edit, Site
+from floatlens.attention.edit import Change, ChangeTotals, Edit, Site
 from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.run_tracker import DecodingRun, PassPosition
@@ -23,7 +22,7 @@ from floatlens.attention.setting import Setting, read_number
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel
 
-__all__ = ["STRENGTH", "RowEdit", "Rows", "position_of", "rows_return"]
+__all__ = ["STRENGTH", "RowEdit", "Rows", "Site", "position_of", "rows_return"]
 
 STRENGTH = Setting("strength", read_number, about="how much is moved, 0 to 1")
 
@@ -147,8 +146,6 @@ class RowEdit(Edit):
         """Clear the report."""
         self._totals.clear()
 
-    # -- called by the session ------------------------------------------------------------------------------------
-
     def prepare(self, model: LanguageModel, shape: Shape) -> None:
         super().prepare(model, shape)
         self._steps = shape.steps
@@ -185,8 +182,6 @@ class RowEdit(Edit):
     def weights(self, site: Site, weights: Tensor) -> Tensor | None:
         return self._apply(site, weights)
 
-    # -- rows -----------------------------------------------------------------------------------------------------
-
     def rows(self, site: Site) -> Iterator[Rows]:
         """The rows of a block that are changed, step by step."""
         heads = self.heads_in(site)
@@ -211,6 +206,15 @@ class RowEdit(Edit):
     def change(self, rows: Rows, values: Tensor) -> None:
         """Change logits or weights (batch, head, query, key) in place and `count` what was moved."""
         raise NotImplementedError
+
+    def mix(self, rows: Rows, values: Tensor, instead: Tensor) -> None:
+        """Change weights in place to 1 − strength of their own and strength of those `instead`, and count that."""
+        step = (instead - values).mul_(self.strength)
+        if self.strength == 1:
+            values.copy_(instead)
+        else:
+            values += step
+        self.count(rows, step.abs_().sum(-1) / 2)
 
     def count(self, rows: Rows, moved: Tensor) -> None:
         """Add what was moved (batch, head, query) to the report, once per row and not in a preview."""

@@ -1,7 +1,7 @@
-"""Anchor rules on tensors, for use while attention is computed: which keys of each head are anchors (methods §1).
+"""Choices of keys while attention is computed: anchor rules on tensors (methods §1), and random keys of controls.
 
-The definitions are those of `floatlens.analysis.rules`, which works on finished traces; a test compares the two. Here a
-rule is applied to each head of each sample separately.
+The rules are those of `floatlens.analysis.rules`, which works on finished traces; here each is applied per head and
+sample.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from floatlens.attention.run_tracker import PassPosition
 from floatlens.attention.setting import Setting, read_whole, read_word
 from floatlens.core.errors import FloatlensError, did_you_mean
 
-__all__ = ["ANCHOR_SETTINGS", "AnchorRule", "indices", "largest"]
+__all__ = ["ANCHOR_SETTINGS", "AnchorRule", "check_seed", "indices", "largest", "random_scores"]
 
 _DEFAULTS = {"topk": 5.0, "top1": 1.0, "zscore": 3.0}
 ANCHOR_SETTINGS = (
@@ -99,11 +101,28 @@ def largest(value: Tensor, count: Tensor | int) -> Tensor:
 def indices(keys: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
     """The indices (batch, head, n) of the chosen keys (batch, head, key), and 1 or 0 for chosen or padding.
 
-    n is the largest number of chosen keys of any head, or `most` if given. Editing a few columns of a block is much
-    faster than editing all of it.
+    n is the largest number of chosen keys of any head, or `most` if given.
     """
-    n = most
-    if n is None:
-        n = int(keys.sum(-1).max()) if keys.numel() else 0
+    n = most if most is not None else int(keys.sum(-1).max()) if keys.numel() else 0
     chosen, at = keys.float().topk(n, dim=-1)
     return at, chosen
+
+
+def check_seed(who: object, seed: int) -> int:
+    """The seed, if it is a valid one."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise FloatlensError(f"{type(who).__name__}(seed={seed!r}): give a whole number from 0")
+    return seed
+
+
+def random_scores(position: PassPosition, seed: int, heads: int, *key: int) -> Tensor:
+    """(batch, head, key) numbers in [0, 1), -1 on padding, by which controls choose keys.
+
+    A number belongs to a token's index among the real tokens of its sample and depends on the seed, the sample's prompt
+    and `key`. So choices are the same for a sample alone or in any batch, padded or not, cached or not.
+    """
+    drawn = np.full((len(position.real), heads, position.real.shape[1]), -1.0)
+    for sample, (there, mark) in enumerate(zip(position.real, position.run.fingerprints, strict=True)):
+        random = np.random.default_rng([seed, mark, *key])
+        drawn[sample][:, there] = random.random((int(there.sum()), heads)).T  # token-major order
+    return torch.from_numpy(drawn)

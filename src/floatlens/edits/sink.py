@@ -7,7 +7,7 @@ and its value in the output; positions, tokens and cache stay unchanged.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,9 +22,7 @@ from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.edits.row_edit import STRENGTH, RowEdit
 from floatlens.models.base import LanguageModel
-
-if TYPE_CHECKING:
-    from floatlens.models.facts import Facts
+from floatlens.models.facts import Facts
 
 __all__ = ["SinkToken"]
 
@@ -32,11 +30,10 @@ __all__ = ["SinkToken"]
 class SinkToken(RowEdit):
     """Every row may attend to one token outside the sequence.
 
-    By default, or with `token=ID`, it is a real token (BOS) at the position before the first one, whose states are
-    computed by the model from this token alone. With `logit=x` it is an ideal sink: every query gives it the logit x,
-    and its value is zero (x = 0 is "softmax plus one"). Rows then sum to 1 minus its weight, which the report gives.
-    `strength` a scales its exp(logit). It chooses no keys, so there is no random control; the dose is `strength` or
-    `logit`.
+    By default, or with `token=ID`, it is a real token (BOS) before the first one, whose states the model computes from
+    this token alone. With `logit=x` it is an ideal sink: every query gives it the logit x, and its value is zero (x = 0
+    is "softmax plus one"). Rows then sum to 1 minus its weight, which the report gives. `strength` a scales its
+    exp(logit). It chooses no keys, so there is no random control.
 
     Example: `with fl.edit(model, fl.edits.SinkToken(logit=2.0)): fl.decode(model, ids, gen_length=16)`
     """
@@ -90,29 +87,22 @@ class SinkToken(RowEdit):
         every = self._logits(site) + math.log(self.strength)
         logits = torch.full_like(every, -torch.inf)
         for rows in pieces:
-            heads = [h - site.heads.start for h in rows.heads]
-            inside = slice(rows.queries.start - site.queries.start, rows.queries.stop - site.queries.start)
-            logits[:, heads, inside] = every[:, heads, inside]
+            logits[:, rows.local, rows.inside] = every[:, rows.local, rows.inside]
 
         def on_share(share: Tensor) -> None:
             for rows in pieces:
-                inside = slice(rows.queries.start - site.queries.start, rows.queries.stop - site.queries.start)
-                self.count(rows, share[:, [h - site.heads.start for h in rows.heads], inside])
+                self.count(rows, share[:, rows.local, rows.inside])
 
-        return ExtraKey(logits, self._value(site), on_share)
+        return ExtraKey(logits, None if self.logit is not None else self._by_head(site, 1)[None], on_share)
 
     def _logits(self, site: Site) -> Tensor:
         """(batch, head, query): the logits of the token for the queries of the block."""
         query = site.layer.query[site.batch, site.heads, site.queries].float()
         if self.logit is not None:
             return torch.full(query.shape[:3], self.logit, device=query.device)
-        key = self._by_head(site, 0)
-        logits = torch.einsum("bhqd,hd->bhq", query, key) * site.layer.scaling
+        logits = torch.einsum("bhqd,hd->bhq", query, self._by_head(site, 0)) * site.layer.scaling
         cap = site.layer.softcap
         return logits if cap is None else torch.tanh(logits / cap) * cap
-
-    def _value(self, site: Site) -> Tensor | None:
-        return None if self.logit is not None else self._by_head(site, 1)[None]
 
     def _by_head(self, site: Site, which: int) -> Tensor:
         """(head, dim): the token's key or value in this layer, for each head of the block."""

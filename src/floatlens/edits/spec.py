@@ -12,13 +12,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from floatlens.attention.setting import Setting, read_span, span
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.edits import EDITS
+from floatlens.core.registry import Registry
 
 if TYPE_CHECKING:
     from floatlens.attention.edit import Edit
     from floatlens.models.facts import Facts
 
-__all__ = ["EditSpec", "parse_edit", "settings_of", "shown"]
+__all__ = ["EDITS", "EditSpec", "Setting", "parse_edit", "settings_of", "shown"]
+
+EDITS: Registry[type[Edit]] = Registry(
+    "edit",
+    "floatlens.edits",
+    {
+        "drop_anchors": "floatlens.edits.drop:DropAnchors",
+        "pin_anchors": "floatlens.edits.pin:PinAnchors",
+        "swap_anchors": "floatlens.edits.pin:SwapAnchors",
+        "sink_token": "floatlens.edits.sink:SinkToken",
+        "ablate_heads": "floatlens.edits.ablate:AblateHeads",
+        "freeze_layers": "floatlens.edits.freeze:FreezeLayers",
+    },
+)
 
 _LAYERS = Setting("on", read_span, about="only these layers, such as 0-3")
 _STEPS = Setting("steps", read_span, about="only these steps, such as 1-2")
@@ -41,12 +54,6 @@ class EditSpec:
         """`drop_anchors k=5`, and for a control `drop_anchors k=5 (random)`; for people, never read back."""
         words = [self.name, *(f"{key}={shown(value)}" for key, value in self.settings)]
         return " ".join(words) + (" (random)" if self.control else "")
-
-    @property
-    def dose(self) -> float | str:
-        """The x value of a dose-response curve: the first setting that is a number, else all settings as text."""
-        numbers = (v for _, v in self.settings if isinstance(v, int | float) and not isinstance(v, bool))
-        return next(numbers, " ".join(shown(value) for _, value in self.settings))
 
     @property
     def has_control(self) -> bool:
@@ -79,10 +86,7 @@ class EditSpec:
         return control
 
     def check(self, facts: Facts, where: str) -> None:
-        """Refuse layers, heads and tokens that the model does not have, before its weights are read.
-
-        The control of the edit is checked too: it may need more heads.
-        """
+        """Refuse layers, heads and tokens that the model does not have; also of the control, which may need more."""
         both = self.has_control and self.control is None
         try:
             for spec in (self, self.with_control(0)) if both else (self,):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from floatlens.core.config import Config
-from floatlens.decoding.config import DecodingConfig
-from floatlens.prompts.config import PromptConfig
+from floatlens.decoding.settings import DecodingConfig
+from floatlens.prompts.types import PromptConfig
 
 __all__ = ["AskConfig"]
 

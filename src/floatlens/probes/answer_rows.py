@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
-from floatlens.attention.deciding_rows import DecidingRows
-from floatlens.attention.probe import Layer
+from floatlens.attention.probe import DecidingRows, Layer
 from floatlens.attention.variable import Variable
 
 __all__ = ["AnswerRows"]

@@ -16,7 +16,7 @@ from floatlens.attention.mask import BlockMask
 from floatlens.attention.probe import Layer, Mean
 from floatlens.attention.select import Select
 from floatlens.attention.variable import HEAD_KEY, HEAD_QUERY, KV_HEAD_KEY, Variable
-from floatlens.probes.snapshot import Snapshot, matrices
+from floatlens.probes.matrix import Snapshot, matrices
 
 __all__ = ["QK"]
 

@@ -1,29 +1,31 @@
 """Builds prompts: template + question + documents → token ids with a region for every token.
 
 `build` is for questions, `from_text` and `from_ids` for complete prompts. Documents that do not fit are cut from the
-end, with a warning; nothing else about the data is changed.
+end, with a warning; nothing else about the data is changed. The evidence is the tokens of accepted answers inside the
+gold documents, or the whole gold documents where no answer is found.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.prompts.encode import check_tokenizer, encode, locate, warn_of_control_tokens
-from floatlens.prompts.evidence import as_answers, evidence_mask
 from floatlens.prompts.fit import Draft, Drafter, fit
 from floatlens.prompts.template import Span, Template, load_template
-from floatlens.prompts.types import Document, DocumentLike, Dropped, Prompt, as_documents, region_names
+from floatlens.prompts.types import Document, DocumentLike, Dropped, EvidenceKind, Prompt, as_documents, region_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["build", "from_ids", "from_text"]
+__all__ = ["as_answers", "build", "evidence_mask", "find_answers", "from_ids", "from_text"]
 
 
 def build(
@@ -137,3 +139,46 @@ def _warn_dropped(dropped: Dropped, given: Sequence[Document], max_tokens: int |
         numbers = ", ".join(str(i + 1) for i in golds)
         message += f"; the gold document (document {numbers}) was {dropped.gold}"
     warnings.warn(message, FloatlensWarning, stacklevel=3)
+
+
+def as_answers(answers: str | Iterable[str]) -> tuple[str, ...]:
+    """The accepted answers without empty ones and duplicates, longest first."""
+    given = [answers] if isinstance(answers, str) else list(answers)
+    for answer in given:
+        if not isinstance(answer, str):
+            raise FloatlensError(f"answers: expected texts, got {type(answer).__name__}")
+    unique = dict.fromkeys(answer.strip() for answer in given)
+    return tuple(sorted((answer for answer in unique if answer), key=len, reverse=True))
+
+
+def find_answers(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
+    """The spans of the answers in a text, as whole words in any case, in order; none overlaps that of a longer one."""
+    found: list[tuple[int, int]] = []
+    for answer in sorted(answers, key=len, reverse=True):
+        words = r"\s+".join(re.escape(word) for word in answer.split())
+        for match in re.finditer(rf"(?<!\w)(?:{words})(?!\w)", text, re.IGNORECASE):
+            if all(match.end() <= start or stop <= match.start() for start, stop in found):
+                found.append(match.span())
+    return sorted(found)
+
+
+def evidence_mask(
+    text: str,
+    offsets: NDArray[np.int64],
+    passages: Sequence[tuple[int, int]],
+    inside: NDArray[np.bool_],
+    answers: Sequence[str],
+) -> tuple[NDArray[np.bool_], EvidenceKind]:
+    """(token) True on the evidence, and how it was found.
+
+    `passages` are the character spans of the gold documents and `inside` (token) says which tokens are theirs. A token
+    that carries any character of an answer counts.
+    """
+    if not inside.any():
+        return np.zeros(len(offsets), dtype=bool), "none"
+    mask = np.zeros(len(offsets), dtype=bool)
+    for low, high in passages:
+        for start, stop in find_answers(text[low:high], answers):
+            mask |= (offsets[:, 0] < low + stop) & (offsets[:, 1] > low + start)
+    mask &= inside
+    return (mask, "answer") if mask.any() else (inside.copy(), "passage")

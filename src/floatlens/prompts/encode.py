@@ -110,7 +110,12 @@ def wrap_chat(tokenizer: PreTrainedTokenizerBase, frame: tuple[str, str], render
     else:
         raise FloatlensError("the chat template rewrites the user message, so regions cannot be placed; use chat=False")
     cut = text.index(kept)  # only spaces were removed at the ends, so the first match is the right one
-    return _moved(rendered, whole, len(prefix) - cut, len(prefix), len(prefix) + len(kept))
+
+    def move(position: int) -> int:
+        return min(max(position - cut, 0), len(kept)) + len(prefix)
+
+    spans = tuple(Span(span.region, move(span.start), move(span.stop)) for span in rendered.spans)
+    return Rendered(whole, spans, tuple((move(start), move(stop)) for start, stop in rendered.texts))
 
 
 def _apply_chat(tokenizer: PreTrainedTokenizerBase, content: str) -> str:
@@ -121,15 +126,6 @@ def _apply_chat(tokenizer: PreTrainedTokenizerBase, content: str) -> str:
         raise FloatlensError(
             f"the tokenizer's chat template failed: {error}; use chat=False to leave it out"
         ) from error
-
-
-def _moved(rendered: Rendered, text: str, shift: int, low: int, high: int) -> Rendered:
-    def move(position: int) -> int:
-        return min(max(position + shift, low), high)
-
-    spans = tuple(Span(span.region, move(span.start), move(span.stop)) for span in rendered.spans)
-    texts = tuple((move(start), move(stop)) for start, stop in rendered.texts)
-    return Rendered(text, spans, texts)
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> Encoded:

@@ -1,4 +1,4 @@
-"""`Document`, `Prompt`, and `Dropped` for what did not fit.
+"""`PromptConfig`, `Document`, `Prompt`, and `Dropped` for what did not fit.
 
 They hold no tokenizer; regions are computed once, from the tokens that the model gets.
 """
@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from floatlens.core.config import Config
 from floatlens.core.errors import FloatlensError
 from floatlens.core.validation import validate
 
@@ -24,12 +25,20 @@ __all__ = [
     "GoldFate",
     "Hole",
     "Prompt",
+    "PromptConfig",
     "as_documents",
     "region_names",
 ]
 
 EvidenceKind: TypeAlias = Literal["answer", "passage", "none"]
 GoldFate: TypeAlias = Literal["kept", "shortened", "dropped", "none"]
+
+
+class PromptConfig(Config):
+    """How questions and documents become prompts. Example: `PromptConfig(template="mine.yaml", chat=False)`"""
+
+    template: str = Field("default", description="name of a template, or path of a .yaml file")
+    chat: bool | None = Field(None, description="as a chat message; None: if the tokenizer has a chat template")
 
 
 class Document(BaseModel):

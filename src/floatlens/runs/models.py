@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError
 from floatlens.decoding import SAMPLERS
-from floatlens.decoding.config import DecodingConfig
 from floatlens.decoding.registry import Sampler, read_settings, sampler_for
+from floatlens.decoding.settings import DecodingConfig
 from floatlens.decoding.target import open_settings
 from floatlens.evaluation.config import AskConfig
 from floatlens.models.config import ModelConfig

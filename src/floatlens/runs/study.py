@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from floatlens.data.stress import StressSettings
-from floatlens.decoding.config import DecodingConfig
+from floatlens.decoding.settings import DecodingConfig
 from floatlens.models.config import ModelConfig
-from floatlens.prompts.config import PromptConfig
+from floatlens.prompts.types import PromptConfig
 
 __all__ = ["Corpus", "Machine", "Output", "Seeds", "Study", "StudyData", "StudyModel", "Tracing"]
 

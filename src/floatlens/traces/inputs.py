@@ -6,7 +6,7 @@ Arguments are checked against one another here. Nothing is decoded.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from floatlens.models import LanguageModel
     from floatlens.prompts import DocumentLike, HoleLike, Prompt
 
-__all__ = ["Given", "Inputs", "read_inputs"]
+__all__ = ["Given", "read_inputs"]
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,8 @@ class Given:
     chat: bool | None = None
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """A prompt, and the other arguments of `plan` and `decode_steps`."""
-
-    prompt: Prompt
-    decoding: dict[str, Any]
-
-
-def read_inputs(model: LanguageModel, given: Given, settings: dict[str, Any]) -> Inputs:
-    """The prompt and the arguments of decoding; `settings` are the sampler and its settings."""
+def read_inputs(model: LanguageModel, given: Given, settings: dict[str, Any]) -> tuple[Prompt, dict[str, Any]]:
+    """The prompt, and the other arguments of `plan` and `decode_steps`; `settings` are the sampler and its settings."""
     given = replace(given, documents=prompts.as_documents(given.documents))
     _check(given)
     if given.passage is not None:
@@ -65,20 +57,20 @@ def read_inputs(model: LanguageModel, given: Given, settings: dict[str, Any]) ->
         instead = "target_ids" if given.question is None and not isinstance(given.prompt, str) else "prompt_ids"
         raise FloatlensError(f"{model.ref} has no tokenizer, so text cannot be used; give {instead}")
     if given.target is None and given.target_ids is None:
-        return Inputs(_prompt(model, given, lambda: _budget(model, settings)), settings)
+        return _prompt(model, given, _budget(model, settings)), settings
     if given.target_ids is not None:
         target = read_prompts(given.target_ids, model.vocab_size, "target")
         if len(target) != 1:
             raise FloatlensError(f"target_ids: a trace has one prompt, got {len(target)} targets; give one")
-        return Inputs(_prompt(model, given, _beside(model, len(target[0]))), {**settings, "target_ids": target})
+        return _prompt(model, given, _beside(model, len(target[0]))), {**settings, "target_ids": target}
     assert given.target is not None
     assert model.tokenizer is not None
     with warnings.catch_warnings():  # the length of the target depends on where the uncut prompt ends
         warnings.simplefilter("ignore", FloatlensWarning)
-        whole = _prompt(model, given, lambda: None)
+        whole = _prompt(model, given, None)
     length = len(prompts.continuation(model.tokenizer, whole, given.target))
     prompt = _prompt(model, given, _beside(model, length))
-    return Inputs(prompt, {**settings, "target_ids": prompts.continuation(model.tokenizer, prompt, given.target)})
+    return prompt, {**settings, "target_ids": prompts.continuation(model.tokenizer, prompt, given.target)}
 
 
 def _check(given: Given) -> None:
@@ -112,12 +104,12 @@ def _budget(model: LanguageModel, settings: dict[str, Any]) -> int | None:
     return None if budget is None or budget < 1 else budget
 
 
-def _beside(model: LanguageModel, written: int) -> Callable[[], int | None]:
-    return lambda: None if model.max_length is None else model.max_length - written
+def _beside(model: LanguageModel, written: int) -> int | None:
+    return None if model.max_length is None else model.max_length - written
 
 
-def _prompt(model: LanguageModel, given: Given, budget: Callable[[], int | None]) -> Prompt:
-    """The prompt; `budget` gives the number of tokens that it may take."""
+def _prompt(model: LanguageModel, given: Given, budget: int | None) -> Prompt:
+    """The prompt, of at most `budget` tokens."""
     if given.prompt_ids is not None:
         array = np.asarray(given.prompt_ids)
         return prompts.from_ids(array[0] if array.ndim == 2 and len(array) == 1 else array, model.bos_id)
@@ -134,11 +126,11 @@ def _prompt(model: LanguageModel, given: Given, budget: Callable[[], int | None]
         answers=given.answers,
         template=given.template,
         chat=given.chat,
-        max_tokens=budget(),
+        max_tokens=budget,
     )
 
 
-def _hole(model: LanguageModel, given: Given, settings: dict[str, Any]) -> Inputs:
+def _hole(model: LanguageModel, given: Given, settings: dict[str, Any]) -> tuple[Prompt, dict[str, Any]]:
     """A passage with masks in its hole or, for an autoregressive model, the text before the hole."""
     if settings.get("gen_length") is not None:
         raise FloatlensError("a hole has a length of its own; leave gen_length out")
@@ -149,8 +141,8 @@ def _hole(model: LanguageModel, given: Given, settings: dict[str, Any]) -> Input
     mask = model.mask_id if model.attention == "full" else None  # other attention does not see what comes after
     prompt, cut = prompts.from_passage(model.tokenizer, given.passage, given.hole, mask)
     if given.forced is not False:
-        return Inputs(prompt, {**settings, "target_ids": cut})
+        return prompt, {**settings, "target_ids": cut}
     if mask is None:
-        return Inputs(prompt, {**settings, "gen_length": len(cut)})
+        return prompt, {**settings, "gen_length": len(cut)}
     sampler = sampler_for(model, settings.get("sampler"))
-    return Inputs(prompt, settings_of_hole(sampler, settings, len(cut)))
+    return prompt, settings_of_hole(sampler, settings, len(cut))

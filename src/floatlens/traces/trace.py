@@ -29,8 +29,6 @@ class Trace:
     def __post_init__(self) -> None:
         validate(self.data, "trace")
 
-    # -- provenance -----------------------------------------------------------------------------------------------
-
     @property
     def model(self) -> dict[str, Any]:
         """ref, family, kind, revision, sizes and special tokens of the model."""
@@ -83,8 +81,6 @@ class Trace:
         mask_id = self.model["mask_id"]
         sequence: NDArray[np.int32] = self.data["sequence"].values
         return np.zeros(sequence.shape, dtype=bool) if mask_id is None else sequence == mask_id
-
-    # -- use ------------------------------------------------------------------------------------------------------
 
     def require(self, *names: str) -> None:
         """Check that the trace holds these variables; the error names the probe that writes them."""

@@ -21,9 +21,9 @@ from floatlens.attention.recorder import Recorder
 from floatlens.attention.select import Select
 from floatlens.attention.session import capture
 from floatlens.attention.softmax import Workspace
-from floatlens.attention.variable import Variable
 from floatlens.core.errors import FloatlensError
-from floatlens.decoding import Canvas, Step, decode_steps, plan
+from floatlens.decoding import Canvas, Decoded, Step, decode_steps, plan
+from floatlens.decoding.run import finish
 from floatlens.probes import DEFAULT_PROBES, make_probes
 from floatlens.traces import SCHEMA_VERSION, Trace
 from floatlens.traces.inputs import Given, read_inputs
@@ -75,13 +75,14 @@ def trace(
     """
     _check(heads, data_set)
     what = (question, documents, gold, answers, prompt, prompt_ids, passage, hole, target, target_ids, forced)
-    inputs = read_inputs(model, Given(*what, template=template, chat=chat), dict(sampler=sampler, **settings))
-    canvas = plan(model, inputs.prompt.ids, **inputs.decoding)
+    given = Given(*what, template=template, chat=chat)
+    built, decoding = read_inputs(model, given, dict(sampler=sampler, **settings))
+    canvas = plan(model, built.ids, **decoding)
     with capture(
         model,
         _checked(make_probes(DEFAULT_PROBES if probes is None else probes)),
         edits=edits,
-        layout=_layout(inputs.prompt, canvas),
+        layout=_layout(built, canvas),
         select=select,
         steps=canvas.max_steps,
         length=canvas.length,
@@ -89,10 +90,10 @@ def trace(
         workspace=workspace,
     ) as recorder:
         steps = []
-        for step in decode_steps(model, inputs.prompt.ids, **inputs.decoding):
+        for step in decode_steps(model, built.ids, **decoding):
             recorder.commit(step)
             steps.append(step)
-    made = _dataset(model, inputs.prompt, canvas, steps, recorder, heads)
+    made = _dataset(model, built, finish(model, canvas, steps), recorder, heads)
     return Trace(made if data_set is None else made.assign_attrs(data_set=data_set))
 
 
@@ -115,9 +116,6 @@ def _checked(probes: list[Probe]) -> list[Probe]:
     return probes
 
 
-# -- the layout ---------------------------------------------------------------------------------------------------
-
-
 def layout_of(spans: Sequence[tuple[str, int]], canvas: Canvas) -> Layout:
     """A layout from (region, number of tokens) in order; the rest of the canvas is the answer."""
     names = [*dict.fromkeys(name for name, _ in spans), "answer"]
@@ -137,21 +135,15 @@ def _layout(prompt: Prompt, canvas: Canvas) -> Layout:
     return Layout(tuple(prompt.regions), region_of, evidence if evidence.any() else None)
 
 
-# -- the dataset --------------------------------------------------------------------------------------------------
-
-
-def _dataset(
-    model: LanguageModel, prompt: Prompt, canvas: Canvas, steps: list[Step], recorder: Recorder, heads: str
-) -> xr.Dataset:
-    final = canvas.ids[0].numpy().astype(np.int32)
-    for step in steps:
-        final[step.position.numpy()] = step.token.numpy()
-    length = int(steps[-1].position.max()) + 1 if model.kind == "arm" else canvas.length
-    final = final[:length]
+def _dataset(model: LanguageModel, prompt: Prompt, decoded: Decoded, recorder: Recorder, heads: str) -> xr.Dataset:
+    final = decoded.sequence[0].numpy().astype(np.int32)
+    length = len(final)
     arrays: dict[str, tuple[tuple[str, ...], Any]] = {}
     for name, store in recorder.variables.items():
         if len(store):
-            dims = _dims(recorder.specs[name], heads)
+            dims = recorder.specs[name].dims
+            if heads == "mean":
+                dims = tuple(dim for dim in dims if dim not in ("head", "kv_head"))
             stacked = store.stack()[:, 0]
             arrays[name] = (dims, stacked[..., :length] if dims[-1] in ("key", "query") else stacked)
     coords: dict[str, Any] = {"step": np.array(recorder.steps, dtype=np.int64), "layer": np.array(recorder.layers)}
@@ -162,19 +154,14 @@ def _dataset(
             arrays[name] = (tuple(map(str, array.dims)), array.values)
             coords |= {str(coord): values.values for coord, values in array.coords.items()}
     _add_tokens(recorder, arrays)
-    _add_always(prompt, canvas, steps, coords["step"], final, arrays)
+    _add_always(recorder, decoded, final, arrays)
     known = {**ALWAYS, **FORCED, **recorder.specs}
     data = xr.Dataset({n: (d, np.asarray(a, dtype=known[n].dtype)) for n, (d, a) in arrays.items()}, coords)
     data = data.assign_coords(key=np.arange(length))
-    data.attrs = _provenance(model, prompt, canvas, steps, recorder, heads, final)
+    data.attrs = _provenance(model, prompt, decoded, recorder, heads)
     for variable in data.data_vars:
         data[variable].attrs["meaning"] = known[str(variable)].meaning
     return with_labels(data)
-
-
-def _dims(variable: Variable, heads: str) -> tuple[str, ...]:
-    dims = variable.dims
-    return tuple(d for d in dims if d not in ("head", "kv_head")) if heads == "mean" else dims
 
 
 def _add_tokens(recorder: Recorder, arrays: dict[str, Any]) -> None:
@@ -194,15 +181,13 @@ def _add_tokens(recorder: Recorder, arrays: dict[str, Any]) -> None:
             arrays[name] = (variable.dims, np.stack([token.found.get(name, blank) for token in tokens]))
 
 
-def _add_always(
-    prompt: Prompt, canvas: Canvas, steps: list[Step], kept: Any, final: Any, arrays: dict[str, Any]
-) -> None:
-    length = len(final)
-    sequence = np.full((len(kept), length), -1, dtype=np.int32)
-    for i, number in enumerate(kept):
-        before = steps[int(number)].sequence[0].numpy()[:length]
+def _add_always(recorder: Recorder, decoded: Decoded, final: Any, arrays: dict[str, Any]) -> None:
+    length, layout = len(final), recorder.layout
+    assert layout is not None
+    sequence = np.full((len(recorder.steps), length), -1, dtype=np.int32)
+    for i, number in enumerate(recorder.steps):
+        before = decoded.steps[number].sequence[0].numpy()[:length]
         sequence[i, : len(before)] = before
-    layout = _layout(prompt, canvas)
     arrays["sequence"] = (ALWAYS["sequence"].dims, sequence)
     arrays["final"] = (("key",), final)
     arrays["region_of"] = (("key",), layout.region_of[0, :length])
@@ -211,18 +196,10 @@ def _add_always(
 
 
 def _provenance(
-    model: LanguageModel,
-    prompt: Prompt,
-    canvas: Canvas,
-    steps: list[Step],
-    recorder: Recorder,
-    heads: str,
-    final: Any,
+    model: LanguageModel, prompt: Prompt, decoded: Decoded, recorder: Recorder, heads: str
 ) -> dict[str, Any]:
     """The attributes of a trace: where it comes from, as JSON."""
-    answer = _written(canvas, final)
-    tokenizer, forced = model.tokenizer, canvas.target is not None
-    likelihood = {"log_likelihood": _log_likelihood(steps)} if forced else {}
+    tokenizer, canvas, answer = model.tokenizer, decoded.canvas, decoded.answers()[0]
     return {
         "schema_version": SCHEMA_VERSION,
         "model": {
@@ -243,12 +220,12 @@ def _provenance(
         "decoding": {
             "sampler": canvas.sampler,
             "settings": canvas.settings.model_dump(mode="json"),
-            "forward_passes": sum(step.passes for step in steps),
+            "forward_passes": decoded.forward_passes,
             "prompt_length": len(prompt.ids),
             "answer_ids": answer,
             "answer": None if tokenizer is None else prompts.answer_text(tokenizer, answer),
-            "forced": forced,
-            **likelihood,
+            "forced": decoded.forced,
+            **({"log_likelihood": _log_likelihood(decoded.steps)} if decoded.forced else {}),
         },
         "prompt": _prompt_provenance(prompt),
         "probes": [probe.name for probe in recorder.probes],
@@ -258,7 +235,7 @@ def _provenance(
         "causal": model.kind == "arm",
         "attention": model.attention,
         "regions": list(prompt.regions),
-        "token_text": [] if tokenizer is None else prompts.token_pieces(tokenizer, final.tolist()),
+        "token_text": [] if tokenizer is None else prompts.token_pieces(tokenizer, decoded.sequence[0].tolist()),
         "versions": versions(),
     }
 
@@ -274,13 +251,6 @@ def _prompt_provenance(prompt: Prompt) -> dict[str, Any]:
         "dropped_documents": 0 if prompt.dropped is None else prompt.dropped.documents,
         **({} if prompt.hole is None else {"hole": asdict(prompt.hole), "passage": prompt.passage}),
     }
-
-
-def _written(canvas: Canvas, final: Any) -> list[int]:
-    """The ids written, in reading order, up to the first end token; a forced text is complete."""
-    written: list[int] = final[canvas.answer[0, : len(final)].numpy()].tolist()
-    ends = canvas.end_ids if canvas.target is None else ()
-    return written[: next((i for i, token in enumerate(written) if token in ends), len(written))]
 
 
 def _log_likelihood(steps: Sequence[Step]) -> float:

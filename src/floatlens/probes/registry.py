@@ -1,0 +1,41 @@
+"""Probes by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from floatlens.core.errors import FloatlensError
+from floatlens.core.registry import Registry
+
+if TYPE_CHECKING:
+    from floatlens.attention.probe import Probe
+
+__all__ = ["DEFAULT_PROBES", "PROBES", "make_probes"]
+
+PROBES: Registry[type[Probe]] = Registry(
+    "probe",
+    "floatlens.probes",
+    {
+        "received": "floatlens.probes.received:Received",
+        "entropy": "floatlens.probes.entropy:Entropy",
+        "flow": "floatlens.probes.flow:Flow",
+        "answer_rows": "floatlens.probes.answer_rows:AnswerRows",
+        "qk": "floatlens.probes.qk:QK",
+        "extremes": "floatlens.probes.extremes:Extremes",
+        "matrix": "floatlens.probes.matrix:Matrix",
+    },
+)
+DEFAULT_PROBES = ("received", "entropy", "flow", "answer_rows", "qk", "extremes")
+"""What a trace records unless told otherwise: every probe that keeps no (query, key) matrix."""
+
+
+def make_probes(wanted: Sequence[str | Probe]) -> list[Probe]:
+    """Probes from names and instances, each name once. Example: `make_probes(["received", QK(heatmaps=Select(0))])`"""
+    made: dict[str, Probe] = {}
+    for item in wanted:
+        probe = PROBES[item]() if isinstance(item, str) else item
+        if probe.name in made:
+            raise FloatlensError(f'probe "{probe.name}" is given twice; give it once')
+        made[probe.name] = probe
+    return list(made.values())
