@@ -98,7 +98,7 @@ def test_decoded(llada, prompts):
     assert repr(decoded) == "Decoded(2 samples of 12 columns by llada: 12 tokens in 3 steps, 3 forward passes)"
     assert repr(decoded.canvas) == "Canvas(2 × 12 columns, 12 to write by llada, at most 3 steps)"
     assert repr(decoded.steps[1]) == "Step(1: 4 committed of (2, 12))"
-    assert decoded.prompt_lengths == (4, 6)
+    assert decoded.canvas.prompt_lengths == (4, 6)
     assert decoded.sequence.dtype == torch.long
     assert decoded.answers() == decoded.sequence[:, 6:].tolist()
 

@@ -248,7 +248,7 @@ def test_every_edit_says_what_it_needs_and_what_its_control_is(make: Callable[..
     assert isinstance(edit, Edit)
     assert repr(edit).startswith(type(edit).__name__)
     assert "strength=0.5" in repr(edit)
-    assert edit.needs <= {"anchors", "step 0 anchors", "retrieval scores", "structural tokens"}
+    assert edit.needs <= {"retrieval scores"}
     if isinstance(edit, SinkToken):
         assert edit.control() is None
     elif "seed" not in edit.given:

@@ -1,4 +1,1 @@
-"""The streamed attention function: blocks of exact rows, masks, the capture session and its recorder.
-
-Probes reduce what it computes (`floatlens.probes`), edits change it (`floatlens.edits`). Nothing here analyses.
-"""
+"""The streamed attention function, its masks, the capture session, and the base classes of probes and edits."""

@@ -1,7 +1,4 @@
-"""The fused row kernel (numba): maximum, exponential, sums, entropy and column sums of a row while it is in cache.
-
-Imported only where numba is installed and used. Compiled at first use, in memory; nothing is cached on disk.
-"""
+"""The fused row kernel (numba): all reductions of a row while it is in cache. Compiled in memory at first use."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ _C0, _C1, _C2, _C3, _C4, _C5, _C6 = (
 
 @numba.njit(fastmath=_FAST, inline="always")
 def _exp2(x: Any) -> Any:
-    """2^x for x ≤ 0: a polynomial for the fraction, the exponent bits for the rest.
-
-    Zero bits are the float 0, so everything below 2^-126.5 becomes exactly 0 without a branch.
-    """
+    """2^x for x ≤ 0: a polynomial for the fraction, exponent bits for the rest; exactly 0 below 2^-126.5."""
     near = max(x, _LOWEST)
     whole = np.floor(near + _HALF)
     f = near - whole

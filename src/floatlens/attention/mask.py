@@ -60,11 +60,15 @@ class BlockMask:
 
     def visible(self, start: int, stop: int, batch: int, device: torch.device) -> Tensor:
         """(batch, 1 or head, stop − start, key), True where query sees key. One block of rows at a time, as `hide`."""
-        heads = 1 if self.explicit is None else self.explicit.shape[1]
-        logits = torch.zeros(batch, heads, stop - start, self.kv_length, device=device)
-        seen = logits[..., : self.key_stop(stop)]
-        self.hide(seen, start, stop, slice(0, batch), slice(0, heads))
-        logits[..., self.key_stop(stop) :] = HIDDEN
+        heads = slice(0, 1 if self.explicit is None else self.explicit.shape[1])
+        seen = self.sees(start, stop, slice(0, batch), heads, self.key_stop(stop), device)
+        return torch.nn.functional.pad(seen, (0, self.kv_length - seen.shape[-1]))
+
+    def sees(self, start: int, stop: int, batch: slice, heads: slice, keys: int, device: torch.device) -> Tensor:
+        """The same for some samples and heads and the first `keys` keys, at most `key_stop`."""
+        size = (batch.stop - batch.start, heads.stop - heads.start, stop - start, keys)
+        logits = torch.zeros(size, device=device)
+        self.hide(logits, start, stop, batch, heads)
         return logits > HIDDEN / 2
 
     def _hide_explicit(self, logits: Tensor, start: int, stop: int, batch: slice, heads: slice) -> None:

@@ -53,10 +53,7 @@ class MemoryBudget:
 def retry_with_smaller_blocks(
     budget: MemoryBudget, attempt: Callable[[Workspace], T], messages: list[str], failure: str
 ) -> T:
-    """Run `attempt`, with blocks halved after each out-of-memory error; `messages` gets a line for each time.
-
-    At the smallest block a FloatlensError with the text `failure` is raised.
-    """
+    """Run `attempt` with blocks halved after each out-of-memory error; `failure` is the error at the smallest block."""
     while True:
         try:
             return attempt(budget.workspace())

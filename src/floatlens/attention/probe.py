@@ -86,11 +86,15 @@ class PassState:
         regions = np.arange(len(self.layout.regions))
         return np.asarray(self.key_region[..., None] == regions, dtype=np.float32)
 
+    @cached_property
+    def last_rows(self) -> NDArray[np.int64]:
+        """(batch,): the last real query of each sample; the last query where a sample has ended."""
+        return np.asarray(self.queries - 1 - np.argmax(self.real[:, ::-1], axis=1), dtype=np.int64)
+
     def candidates(self) -> NDArray[np.int64]:
         """Rows whose logits can decide a token in this pass, as indices into its queries."""
         if not self.masked.any():
-            last = self.queries - 1 - np.argmax(self.real[:, ::-1], axis=1)
-            return np.unique(last)
+            return np.unique(self.last_rows)
         rows = np.flatnonzero(self.masked.any(0))
         if not self.shift:
             return rows

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
-from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer
 from floatlens.attention.softmax import QueryClasses
 
-__all__ = ["ReceivedAttention", "choosable", "last_rows"]
+__all__ = ["ReceivedAttention", "choosable"]
 
 
 class ReceivedAttention:
@@ -25,7 +24,7 @@ class ReceivedAttention:
         self._state = layer.state
         batch, heads = layer.query.shape[:2]
         self.received = torch.zeros(batch, heads, layer.key.shape[2], device=layer.query.device)
-        self._last = last_rows(layer) if layer.state.causal else None
+        self._last = layer.state.last_rows if layer.state.causal else None
 
     @property
     def classes(self) -> QueryClasses | None:
@@ -50,17 +49,8 @@ class ReceivedAttention:
             into[some] = block.exp[some, :, at] * block.inverse[some, :, at].unsqueeze(-1)
 
 
-def last_rows(layer: Layer) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """(batch,): the last real query of each sample in this pass; the last query where a sample has ended."""
-    real = layer.state.real
-    return np.asarray(real.shape[1] - 1 - np.argmax(real[:, ::-1], axis=1), dtype=np.int64)
-
-
 def choosable(layer: Layer) -> Tensor:
-    """(batch, key) bool: keys that may be anchors: real ones and, under a sliding window, those the last row can see.
-
-    All False in a sample that has ended: its newest row is padding.
-    """
+    """(batch, key) bool: keys that may be anchors: real, seen by the last row; none where a sample has ended."""
     position = layer.state.position
     assert position is not None
     alive = np.asarray(layer.state.real[:, position.first_step == position.step].any(1))
@@ -68,9 +58,8 @@ def choosable(layer: Layer) -> Tensor:
     if not layer.state.causal or (layer.mask.rule is None and layer.mask.explicit is None):
         return present
     seen = []
-    for sample, row in enumerate(last_rows(layer).tolist()):
-        logits = torch.zeros(1, 1, 1, layer.mask.key_stop(row + 1), device=present.device)
-        layer.mask.hide(logits, row, row + 1, slice(sample, sample + 1), slice(0, 1))
-        visible = logits[0, 0, 0] > HIDDEN / 2
-        seen.append(torch.nn.functional.pad(visible, (0, present.shape[1] - len(visible))))
+    for sample, row in enumerate(layer.state.last_rows.tolist()):
+        keys, one = layer.mask.key_stop(row + 1), slice(sample, sample + 1)
+        visible = layer.mask.sees(row, row + 1, one, slice(0, 1), keys, present.device)[0, 0, 0]
+        seen.append(torch.nn.functional.pad(visible, (0, present.shape[1] - keys)))
     return present & torch.stack(seen)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,7 +22,7 @@ from floatlens.attention.blocks import Block, attend
 from floatlens.attention.edit import Edit, applies, hooks_of
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
-from floatlens.attention.received import ReceivedAttention, last_rows
+from floatlens.attention.received import ReceivedAttention
 from floatlens.attention.recorder import Recorder
 from floatlens.attention.run_tracker import RunTracker
 from floatlens.attention.select import Select
@@ -47,27 +48,22 @@ _HARMLESS = frozenset(_HARMLESS_WORDS.split())
 """Arguments of attention modules that change no weight (windows and causality are in the mask)."""
 
 
+@dataclass(eq=False, repr=False)
 class Session:
     """One active capture; made by `capture`. `recorder` holds the results of the probes."""
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        probes: list[Probe],
-        edits: Sequence[Edit],
-        recorder: Recorder,
-        workspace: Workspace,
-        ambient: bool = False,
-    ) -> None:
-        self.model = model
-        self.probes = probes
-        self.edits = [edit for edit in edits if edit.active]
-        self.ambient = ambient
-        """Opened by `edit`: a capture inside it takes its edits over, and steps restart at 0 in each run."""
-        self.tracker = RunTracker(model) if self.edits else None
-        self.recorder = recorder
-        self.workspace = workspace
-        self.needs = frozenset(need for probe in probes for need in probe.needs)
+    model: LanguageModel
+    probes: Sequence[Probe]
+    edits: Sequence[Edit]
+    recorder: Recorder
+    workspace: Workspace
+    ambient: bool = False
+    """Opened by `edit`: a capture inside it takes its edits over, and steps restart at 0 in each run."""
+
+    def __post_init__(self) -> None:
+        self.edits = [edit for edit in self.edits if edit.active]
+        self.tracker = RunTracker(self.model) if self.edits else None
+        self.needs = frozenset(need for probe in self.probes for need in probe.needs)
         self.state: PassState | None = None
         self._residual: Tensor | None = None
         self._calls = 0
@@ -152,8 +148,7 @@ class Session:
         groups = layer.query.shape[1] // layer.key.shape[1]
         rows = slice(0, state.queries)
         if alone and state.causal and state.queries > 1:
-            last = last_rows(layer)
-            rows = slice(int(last.min()), int(last.max()) + 1)
+            rows = slice(int(state.last_rows.min()), int(state.last_rows.max()) + 1)
         elif alone and self.workspace.keeps(state.queries, layer.key.shape[2], groups):
 
             def before(blocks: list[Block]) -> None:
@@ -256,7 +251,7 @@ def capture(
         yield recorder
 
 
-def ambient_edits(model: LanguageModel) -> list[Edit]:
+def ambient_edits(model: LanguageModel) -> Sequence[Edit]:
     """The edits of the enclosing `edit` context; an error while the model is being captured."""
     outer = _SESSIONS.get(model.module)
     if outer is None:

@@ -1,7 +1,4 @@
-"""Settings of an edit as they are written (`k=5`, `layers=0-3`): how each is read, its default, what replaces it.
-
-Imports no torch, so a command line can parse edits before any heavy library is loaded.
-"""
+"""Settings of an edit as they are written (`k=5`, `layers=0-3`) and how each is read. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,10 +10,6 @@ from typing import Any
 from floatlens.core.errors import FloatlensError
 
 __all__ = ["Setting", "read_heads", "read_number", "read_span", "read_whole", "read_word", "span"]
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 @dataclass(frozen=True)
@@ -33,7 +26,7 @@ class Setting:
     default: Any = None
     instead: str | None = None
     about: str = ""
-    argument: Callable[[Any], Any] = _same
+    argument: Callable[[Any], Any] = lambda value: value
 
 
 def read_whole(text: str) -> int:

@@ -1,7 +1,4 @@
-"""`Variable`: the declaration of one array that a probe writes into a trace. Imports no torch.
-
-The dimensions are defined in `floatlens.traces.schema`; a probe may add dimensions of its own.
-"""
+"""`Variable`: the declaration of one array that a probe writes into a trace. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Autoregressive decoding: one token per pass and sample, greedy or sampled, with a KV cache, until EOS.
 
-The first pass runs over the prompt; with the cache, later ones over the newest token only. A forced text is written to
-its end, past any EOS (teacher forcing). There are no beams and no penalties: it is the counterpart of the diffusion
-samplers.
+With the cache, later passes run over the newest token only. A forced text is written to its end, past any EOS.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The sequence while it is being written: the open masks, their logits, and the step that fills some of them.
-
-Shared by the samplers of masked diffusion models. It requests logits only for rows that can still decide a token.
-"""
+"""The sequence while a diffusion sampler writes it: open masks, their logits, and the step that fills some of them."""
 
 from __future__ import annotations
 
@@ -79,10 +76,7 @@ class Board:
         return logits
 
     def fill(self, where: Places, token: Tensor, confidence: Tensor, keep: Tensor, *, passes: int = 1) -> Step:
-        """Write the tokens at the places marked in `keep` (n,) and return the step.
-
-        A forced text replaces `token`; the positions are still the sampler's choice.
-        """
+        """Write the tokens, or the forced text, at the places marked in `keep` (n,) and return the step."""
         check_finite(confidence, self.steps)
         sample, position, token = where.sample[keep], where.position[keep], token[keep]
         forced = self.canvas.target

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,9 +18,7 @@ from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.decoding.settings import Settings
 from floatlens.models.base import LanguageModel
 
-__all__ = ["Canvas", "Padding", "end_ids", "lay_out", "read_prompts"]
-
-Padding = Literal["left", "right"]
+__all__ = ["Canvas", "end_ids", "lay_out", "read_prompts"]
 
 _END_OF_TURN = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>")
 
@@ -35,7 +33,6 @@ class Canvas:
     """
 
     ids: Tensor
-    """Prompt, then masks (or, for an autoregressive model, padding that is still to be overwritten)."""
     attention_mask: Tensor
     """bool, True where there is or will be a real token."""
     answer: Tensor
@@ -47,10 +44,8 @@ class Canvas:
     """Column of each sample's first real token."""
     max_steps: int
     end_ids: tuple[int, ...]
-    """Ids that end an answer: end of text and end of turn."""
     sampler: str
     settings: Settings
-    padding: Padding
     target: Tensor | None = None
     """Forced ids, -1 outside answer columns; None where nothing is forced."""
 
@@ -78,10 +73,7 @@ class Canvas:
 
 
 def read_prompts(prompt_ids: Any, vocab_size: int, name: str = "prompt") -> list[list[int]]:
-    """One list of ids per sample, from a list, a list of lists, or a 1-D or 2-D tensor (whose rows hold no padding).
-
-    `name` is used in error messages.
-    """
+    """One list of ids per sample, from a list, a list of lists, or a 1-D or 2-D tensor (whose rows hold no padding)."""
     if isinstance(prompt_ids, str):
         raise FloatlensError(
             f"{name}_ids must be token ids, not text; tokenise it first: model.tokenizer(text).input_ids"
@@ -134,7 +126,6 @@ def lay_out(
         end_ids=end_ids(model),
         sampler=sampler,
         settings=settings,
-        padding="left" if padding == "left" else "right",
     )
 
 

@@ -67,8 +67,7 @@ def categorical(logits: Tensor, u: Tensor) -> Tensor:
 def nucleus(logits: Tensor, top_p: float | None = None, top_k: int | None = None) -> Tensor:
     """`logits` (n, vocabulary) with -inf outside the nucleus: first `top_p`, then `top_k`.
 
-    `top_p` keeps the most likely tokens until their sum exceeds it, the token that crosses included; `top_k` keeps
-    everything as likely as the k-th token.
+    The token that crosses `top_p` is kept, and so is everything as likely as the k-th token.
     """
     if top_p is not None and top_p < 1:
         ordered, order = logits.sort(dim=-1, descending=True, stable=True)

@@ -109,15 +109,11 @@ def _guided(board: Board, where: Places, scale: float) -> Tensor:
 def _read(
     board: Board, logits: Tensor, sample: Tensor, settings: LladaSettings, random: Generators
 ) -> tuple[Tensor, Tensor]:
-    """(n,) token and (n,) confidence, its noise-free probability.
-
-    With `confidence_eos_eot_inf` both tokens lose their confidence at any temperature; the published code misses EOS at
-    temperatures above 0, because two names alias one tensor.
-    """
+    """(n,) token and (n,) confidence, its noise-free probability."""
     if settings.logits_eos_inf:
         logits = ban(logits, board.model.eos_ids)
     token = gumbel_argmax(ban(logits, [board.mask_id]), sample, settings.temperature, random)
-    if settings.confidence_eos_eot_inf:
+    if settings.confidence_eos_eot_inf:  # at any temperature; the published code misses EOS above 0 (aliased tensors)
         logits = ban(logits, board.canvas.end_ids)
     share = torch.softmax(logits, dim=-1)
     return token, share.gather(1, token.to(share.device)[:, None])[:, 0].cpu()

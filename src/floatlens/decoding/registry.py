@@ -1,7 +1,4 @@
-"""Samplers by name: which kind of model each serves, its settings, and the generator that runs it.
-
-A setting that the sampler does not have is refused, not ignored.
-"""
+"""Samplers by name: which kind of model each serves, its settings, and the generator that runs it."""
 
 from __future__ import annotations
 

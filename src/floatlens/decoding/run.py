@@ -1,7 +1,6 @@
 """`plan` a batch, decode it step by step (`decode_steps`), or all at once (`decode`).
 
-All three take the same arguments and check them before the first pass. Capture observes the passes through the model,
-so nothing here collects more than the steps.
+All three take the same arguments and check them before the first pass.
 """
 
 from __future__ import annotations

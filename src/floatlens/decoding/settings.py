@@ -1,7 +1,4 @@
-"""Settings of samplers, shared by command line, study and manifest: their base classes, and `DecodingConfig`.
-
-They check values against one another; what depends on the model or the prompt is checked by `plan`.
-"""
+"""Settings of samplers; what depends on the model or the prompt is checked by `plan`."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ _Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class DecodingConfig(Config):
-    """A sampler (None: the default of the model's family) and its settings, as a study or a manifest holds them.
-
-    Example: `DecodingConfig(sampler="llada", settings={"gen_length": 32})`
-    """
+    """A sampler (None: the family's own). Example: `DecodingConfig(sampler="llada", settings={"gen_length": 32})`"""
 
     sampler: str | None = None
     settings: dict[str, Any] = Field(default_factory=dict)

@@ -1,7 +1,4 @@
-"""The results of decoding: a `Step` for every forward pass, and `Decoded` at the end.
-
-Both are on the CPU, whatever device the model is on. They hold no logits and no attention.
-"""
+"""The results of decoding, on the CPU: a `Step` for every forward pass, and `Decoded` at the end."""
 
 from __future__ import annotations
 
@@ -24,32 +21,25 @@ __all__ = ["Decoded", "Step"]
 class Step:
     """One observed forward pass and the tokens it decided, in order of (sample, position).
 
-    `sequence` (batch, length) is a copy of the ids before the pass. For a masked diffusion model it has the canvas's
-    length; for an autoregressive model it grows by one column per step (the first step is the prefill over the prompt;
-    a sample that has ended is padded). Column numbers are the same in every step, in `Canvas` and in the keys of a
-    pass, with or without a KV cache.
+    `sequence` (batch, length) is a copy of the ids before the pass; for an autoregressive model it grows by one column
+    per step. Column numbers are the same in every step, in `Canvas` and in the keys of a pass, with or without a cache.
+    For each committed token: its `sample`, the column `position`, the id `token`, `confidence` (float32: its
+    probability, or the measure that Dream's `alg` names), and the column `row` of the query whose logits decided it.
     """
 
     index: int
     sequence: Tensor
-    """(batch, length) ids before the pass."""
     sample: Tensor
-    """(committed,) which sample of the batch each committed token belongs to."""
     position: Tensor
-    """(committed,) the column it is written to."""
     token: Tensor
-    """(committed,) the id written."""
     confidence: Tensor
-    """(committed,) float32: the token's probability, or the measure that Dream's `alg` names."""
     row: Tensor
-    """(committed,) column of the query whose logits decided it; minus `Pass.offset`, its index within the pass."""
     unfinished: Tensor
     """(batch,) bool: False for a sample that was complete before this pass."""
     passes: int = 1
     """Number of forward passes, including unobserved ones: 2 with classifier-free guidance."""
     probability: Tensor | None = None
-    """(committed,) float64, only where a text is forced: the probability of each token in the softmax of the model's
-    logits, before guidance, temperature and other changes by the sampler."""
+    """(committed,) float64, of a forced text: each token's probability in the softmax of the model's own logits."""
 
     def __repr__(self) -> str:
         return f"Step({self.index}: {len(self.token)} committed of {tuple(self.sequence.shape)})"
@@ -68,10 +58,6 @@ class Decoded:
     canvas: Canvas
 
     @property
-    def prompt_lengths(self) -> tuple[int, ...]:
-        return self.canvas.prompt_lengths
-
-    @property
     def forced(self) -> bool:
         """Whether a given text was written instead of the model's own."""
         return self.canvas.target is not None
@@ -79,9 +65,8 @@ class Decoded:
     def log_likelihood(self) -> list[float]:
         """For each sample the mean of log p (natural) over its forced tokens, p as in `Step.probability`.
 
-        Each probability is from the step in which the token was written. For an autoregressive model the mean is the
-        likelihood of the text; for a masked diffusion model it is an estimate that depends on the order. A
-        FloatlensError where nothing was forced.
+        Each probability is from the step in which the token was written, so for a masked diffusion model the mean is an
+        estimate that depends on the order.
         """
         if not self.forced:
             raise FloatlensError("nothing was forced, so no text has a likelihood; decode with target_ids")

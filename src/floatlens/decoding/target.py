@@ -1,7 +1,6 @@
 """Forced decoding: a given text is written; the sampler chooses the order.
 
-Targets are read, checked against the prompts and put on the canvas. `Board.fill` and the sampler `ar` write them; other
-samplers need no code for it.
+Targets are checked against the prompts and put on the canvas; `Board.fill` and the sampler `ar` write them.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from floatlens.models.base import LanguageModel
 
 __all__ = ["follow", "force", "open_settings", "read_targets", "settings_of_hole"]
 
+Ids = list[list[int]]
 _FOLLOWING = ("steps", "block_length")
 """Settings whose defaults follow `gen_length`."""
 
@@ -44,11 +44,7 @@ def read_targets(model: LanguageModel, target_ids: Any, prompts: list[list[int]]
 
 
 def follow(
-    model: LanguageModel,
-    sampler: Sampler,
-    settings: Mapping[str, Any],
-    prompts: list[list[int]],
-    targets: list[list[int]],
+    model: LanguageModel, sampler: Sampler, settings: Mapping[str, Any], prompts: Ids, targets: Ids
 ) -> dict[str, Any]:
     """The settings with the `gen_length` that the targets leave: their length minus the masks inside the prompts."""
     given, masks = settings.get("gen_length"), [0] * len(prompts)
@@ -85,10 +81,7 @@ def force(canvas: Canvas, targets: list[list[int]]) -> Canvas:
 
 
 def open_settings(sampler: Sampler, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of `sampler` without those that depend on the length of each text.
-
-    Example: `open_settings(SAMPLERS["llada"], {"temperature": 0.5})` has no gen_length, steps or block_length.
-    """
+    """The settings of `sampler` without those that depend on the length of each text (gen_length, steps, …)."""
     if given.get("gen_length") is not None:
         raise FloatlensError("a forced text has a length of its own; leave gen_length out")
     block = given.get("block_length")

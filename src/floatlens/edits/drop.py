@@ -42,7 +42,6 @@ class DropAnchors(RowEdit):
     about = "the keys that received most in the previous step are hidden"
     settings = (Setting("of", read_word, about="edited or unedited"), *ANCHOR_SETTINGS, STRENGTH)
     has_control = True
-    needs = frozenset({"anchors"})
     edits_logits = True
     reads_totals = True
     earliest_step = 1

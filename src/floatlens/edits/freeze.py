@@ -1,7 +1,4 @@
-"""`FreezeLayers`: attention of whole layers becomes uniform over the structural tokens that each row can see.
-
-Which tokens are structural is defined in `floatlens.prompts.words`. A mask is never structural.
-"""
+"""`FreezeLayers`: attention of whole layers becomes uniform over the structural tokens that each row can see."""
 
 from __future__ import annotations
 
@@ -49,7 +46,6 @@ class FreezeLayers(RowEdit):
     settings = (Setting("layers", read_span, "0-1", about="such as 0-3", argument=span), STRENGTH)
     selects_layers = False
     has_control = True
-    needs = frozenset({"structural tokens"})
     edits_weights = True
 
     def __init__(

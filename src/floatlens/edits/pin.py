@@ -72,7 +72,6 @@ class PinAnchors(RowEdit):
         STRENGTH,
     )
     has_control = True
-    needs = frozenset({"anchors", "step 0 anchors"})
     edits_weights = True
 
     def __init__(

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from floatlens.attention.edit import Change, ChangeTotals, Edit, Site
-from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.run_tracker import DecodingRun, PassPosition
 from floatlens.attention.select import Select
@@ -59,27 +58,18 @@ class Rows:
         return [h - self.site.heads.start for h in self.heads]
 
     def pick(self, whole: Tensor, keys: int) -> Tensor:
-        """The part of (batch, head, key), or (batch, key), that belongs to this block: (batch, head or 1, 1, key).
-
-        Arrays noted in an earlier step have fewer keys; they are padded with 0.
-        """
+        """The block's part of (batch, head, key) or (batch, key), padded with 0: (batch, head or 1, 1, key)."""
         part = whole[self.site.batch]
         part = part[:, list(self.heads)] if part.ndim == 3 else part.unsqueeze(1)
         return torch.nn.functional.pad(part, (0, max(0, keys - part.shape[-1])))[..., None, :keys]
-
-    def real(self, device: torch.device) -> Tensor:
-        """(batch, 1, query) bool: rows of real tokens."""
-        return torch.from_numpy(self.site.layer.state.real[self.site.batch, None, self.queries]).to(device)
 
     def visible(self, keys: int) -> Tensor:
         """(batch, head or 1, query, key) bool: which keys each row may see."""
         site, mask = self.site, self.site.layer.mask
         per_head = mask.explicit is not None and mask.explicit.shape[1] > 1
         heads = self.site.heads if per_head else slice(0, 1)
-        size = (site.batch.stop - site.batch.start, heads.stop - heads.start, self.queries.stop - self.queries.start)
-        logits = torch.zeros(*size, keys, device=site.layer.query.device)
-        mask.hide(logits, self.queries.start, self.queries.stop, site.batch, heads)
-        seen = logits > HIDDEN / 2
+        rows, device = self.queries, site.layer.query.device
+        seen = mask.sees(rows.start, rows.stop, site.batch, heads, keys, device)
         return seen[:, [h - heads.start for h in self.heads]] if per_head else seen
 
     def seen(self, keys: int) -> Tensor:
@@ -220,6 +210,7 @@ class RowEdit(Edit):
         """Add what was moved (batch, head, query) to the report, once per row and not in a preview."""
         if rows.site.lookahead or rows.step != position_of(rows.site.layer).step:
             return
-        if not rows.site.layer.state.real[rows.site.batch, rows.queries].all():
-            moved = moved * rows.real(moved.device)
+        real = rows.site.layer.state.real[rows.site.batch, None, rows.queries]
+        if not real.all():
+            moved = moved * torch.from_numpy(real).to(moved.device)
         self._totals.add(rows.step, rows.site.layer.index, moved)

@@ -1,8 +1,4 @@
-"""Choices of keys while attention is computed: anchor rules on tensors (methods §1), and random keys of controls.
-
-The rules are those of `floatlens.analysis.rules`, which works on finished traces; here each is applied per head and
-sample.
-"""
+"""Choices of keys while attention is computed: anchor rules per head (methods §1), and random keys of controls."""
 
 from __future__ import annotations
 

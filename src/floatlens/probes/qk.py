@@ -69,29 +69,20 @@ class QK(Snapshot):
         }
 
 
-def _by_head(means: Tensor, key: Tensor) -> Tensor:
-    """(batch, head, pick, dim) · (batch, kv head, key, dim) → (batch, head, pick, key), each head with its kv head."""
-    batch, heads, picks, dim = means.shape
-    grouped = means.reshape(batch * key.shape[1], -1, dim)
-    return (grouped @ key.flatten(0, 1).transpose(1, 2)).view(batch, heads, picks, -1)
-
-
 def _plain_sums(query: Tensor, query_norm: Tensor, real: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sums over all real queries of q·k, q̂·k and |q|, and the number of queries."""
     unit = real / query_norm.clamp(min=torch.finfo(torch.float32).tiny)
     picks = torch.stack([real.expand_as(unit), unit], dim=2)
-    summed = (picks.flatten(0, 1) @ query.flatten(0, 1)).view(*query.shape[:2], 2, -1)
-    products = _by_head(summed, key)
+    summed = picks.flatten(0, 1) @ query.flatten(0, 1)
+    grouped = summed.reshape(len(key) * key.shape[1], -1, key.shape[-1])  # each head with its key/value head
+    products = (grouped @ key.flatten(0, 1).transpose(1, 2)).view(*query.shape[:2], 2, -1)
     norm = (query_norm * real).sum(-1, keepdim=True).expand(-1, -1, key.shape[2])
     weight = real.sum(-1, keepdim=True).expand(-1, -1, key.shape[2])
     return products[:, :, 0], products[:, :, 1], norm, weight
 
 
 def _causal_sums(query: Tensor, query_norm: Tensor, real: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same over the queries that see each key: reverse cumulative sums, since query i sees the keys up to its own.
-
-    Keys before the first query of a cached pass are seen by all of its queries.
-    """
+    """The same over the queries that see each key: reverse cumulative sums, since query i sees keys up to its own."""
     weighted = query * real.unsqueeze(-1)
     unit = weighted / query_norm.clamp(min=torch.finfo(torch.float32).tiny).unsqueeze(-1)
     cached = key.shape[2] - query.shape[2]

@@ -1,12 +1,12 @@
+from .builder import HoleLike as HoleLike
 from .builder import build as build
+from .builder import check_hole as check_hole
 from .builder import from_ids as from_ids
+from .builder import from_passage as from_passage
 from .builder import from_text as from_text
 from .encode import answer_text as answer_text
 from .encode import continuation as continuation
 from .encode import token_pieces as token_pieces
-from .hole import HoleLike as HoleLike
-from .hole import check_hole as check_hole
-from .hole import from_passage as from_passage
 from .template import Template as Template
 from .template import load_template as load_template
 from .template import template_names as template_names

@@ -1,31 +1,44 @@
 """Builds prompts: template + question + documents → token ids with a region for every token.
 
-`build` is for questions, `from_text` and `from_ids` for complete prompts. Documents that do not fit are cut from the
-end, with a warning; nothing else about the data is changed. The evidence is the tokens of accepted answers inside the
-gold documents, or the whole gold documents where no answer is found.
+`build` is for questions, `from_text` and `from_ids` for complete prompts, `from_passage` for a text with a hole.
+Documents that do not fit are cut from the end, with a warning. The evidence is the tokens of accepted answers inside
+the gold documents, or the whole gold documents where no answer is found.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floatlens.core.errors import FloatlensError, FloatlensWarning
-from floatlens.prompts.encode import check_tokenizer, encode, locate, warn_of_control_tokens
+from floatlens.prompts.encode import Encoded, chat_frame, check_tokenizer, encode, locate, warn_of_control_tokens
 from floatlens.prompts.fit import Draft, Drafter, fit
 from floatlens.prompts.template import Span, Template, load_template
-from floatlens.prompts.types import Document, DocumentLike, Dropped, EvidenceKind, Prompt, as_documents, region_names
+from floatlens.prompts.types import (
+    Document,
+    DocumentLike,
+    Dropped,
+    EvidenceKind,
+    Hole,
+    Prompt,
+    as_documents,
+    region_names,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["as_answers", "build", "evidence_mask", "find_answers", "from_ids", "from_text"]
+__all__ = ["HoleLike", "as_answers", "build", "check_hole", "evidence_mask", "from_ids", "from_passage", "from_text"]
+
+HoleLike: TypeAlias = int | tuple[int, int] | Sequence[int]
+"""A number of tokens in the middle, or (start, stop) in characters, extended to whole tokens."""
 
 
 def build(
@@ -48,7 +61,8 @@ def build(
     """
     if not isinstance(question, str) or not question.strip():
         raise FloatlensError("question: expected a text that is not empty")
-    drafter = Drafter(check_tokenizer(tokenizer), load_template(template), question, chat)
+    checked = check_tokenizer(tokenizer)
+    drafter = Drafter(checked, load_template(template), question, chat_frame(checked, chat))
     given = _mark_gold(as_documents(documents), gold)
     draft, dropped = fit(drafter, given, max_tokens)
     if dropped is not None:
@@ -182,3 +196,75 @@ def evidence_mask(
             mask |= (offsets[:, 0] < low + stop) & (offsets[:, 1] > low + start)
     mask &= inside
     return (mask, "answer") if mask.any() else (inside.copy(), "passage")
+
+
+def check_hole(passage: Any, hole: Any) -> int | tuple[int, int]:
+    """The hole as a number or a pair; refuses what is invalid for any tokenizer."""
+    if not isinstance(passage, str) or not passage.strip():
+        raise FloatlensError("passage: expected a text that is not empty")
+    if isinstance(hole, int) and not isinstance(hole, bool):
+        if hole < 1:
+            raise FloatlensError(f"hole={hole}: expected at least 1 token")
+        return hole
+    pair = tuple(hole) if isinstance(hole, list | tuple) else ()
+    if len(pair) != 2 or not all(isinstance(end, int) and not isinstance(end, bool) for end in pair):
+        raise FloatlensError(f"hole={hole!r}: expected a number of tokens, or the characters [start, stop]")
+    start, stop = pair
+    if not 0 <= start < stop <= len(passage):
+        raise FloatlensError(f"hole={list(pair)}: expected 0 ≤ start < stop ≤ {len(passage)}, the passage's characters")
+    return start, stop
+
+
+def from_passage(
+    tokenizer: PreTrainedTokenizerBase | None, passage: str, hole: HoleLike, mask_id: int | None = None
+) -> tuple[Prompt, list[int]]:
+    """The passage with a hole as a prompt, and the ids that were cut out: tokens of the whole passage.
+
+    With `mask_id` the prompt is the whole passage with masks in the hole (region "answer"); without it, the text before
+    the hole. All other text is "question" after the BOS.
+
+    Example: `prompt, target = from_passage(tokenizer, "The Seine flows through Paris.", (4, 9), mask_id=4)`
+    """
+    asked = check_hole(passage, hole)
+    encoded = encode(check_tokenizer(tokenizer), passage, special=True)
+    start, stop = _middle(encoded, asked) if isinstance(asked, int) else _covering(encoded, *asked)
+    target = encoded.ids[start:stop]
+    if mask_id is not None and mask_id in encoded.ids:
+        raise FloatlensError("passage: it holds the mask token itself, which would be read as part of the hole")
+    regions = region_names(0)
+    region_of = locate(passage, encoded, [Span("question", 0, len(passage))], regions)
+    region_of[start:stop] = regions.index("answer")
+    ids = [*encoded.ids[:start], *[mask_id] * (stop - start), *encoded.ids[stop:]] if mask_id is not None else None
+    end = start if ids is None else len(ids)
+    prompt = Prompt(
+        ids=encoded.ids[:start] if ids is None else ids,
+        regions=regions,
+        region_of=region_of[:end].copy(),
+        text=passage,
+        offsets=encoded.offsets[:end].copy(),
+        evidence=np.zeros(end, dtype=bool),
+        hole=Hole(start, stop - start, after_seen=ids is not None),
+        passage=hashlib.sha256(f"{asked} {passage}".encode()).hexdigest()[:16],
+    )
+    return prompt, target
+
+
+def _middle(encoded: Encoded, count: int) -> tuple[int, int]:
+    """The `count` tokens in the middle of the text; some text must remain on both sides."""
+    own = np.flatnonzero(~encoded.added)
+    if count > len(own) - 2:
+        raise FloatlensError(
+            f"hole={count}: the passage has {len(own)} tokens, and text must be left on both sides; "
+            f"make it at most {max(len(own) - 2, 0)}, or the passage longer"
+        )
+    start = int(own[(len(own) - count) // 2])
+    return start, start + count
+
+
+def _covering(encoded: Encoded, start: int, stop: int) -> tuple[int, int]:
+    """The tokens that hold any of the characters start..stop."""
+    begins, ends = encoded.offsets.T
+    inside = np.flatnonzero((begins < stop) & (ends > start) & ~encoded.added)
+    if not len(inside):
+        raise FloatlensError(f"hole={[start, stop]}: no token holds these characters; they may be spaces only")
+    return int(inside[0]), int(inside[-1]) + 1

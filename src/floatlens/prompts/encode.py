@@ -31,7 +31,6 @@ __all__ = [
     "encode",
     "locate",
     "token_pieces",
-    "uses_chat",
     "warn_of_control_tokens",
     "wrap_chat",
 ]
@@ -70,8 +69,7 @@ def answer_text(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
 def token_pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
     """Each token as text, decoded separately, so part of a character shows as U+FFFD.
 
-    A SentencePiece decoder drops the space before the first token, which here is every token. Where the vocabulary
-    marks a space (▁ or Ġ) it is restored, because it separates words.
+    The space before a token, which a SentencePiece decoder drops, is restored where the vocabulary marks it.
     """
     made = {}
     for i in set(ids):
@@ -80,16 +78,16 @@ def token_pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list
     return [made[i] for i in ids]
 
 
-def uses_chat(tokenizer: PreTrainedTokenizerBase, chat: bool | None) -> bool:
-    """Whether to wrap the prompt as a user message: as given, or if the tokenizer has a chat template."""
+def chat_frame(tokenizer: PreTrainedTokenizerBase, chat: bool | None) -> tuple[str, str] | None:
+    """What the chat template writes before and after a user message; None where the prompt is not to be one.
+
+    It is one as `chat` says, or if the tokenizer has a chat template.
+    """
     has_template = bool(getattr(tokenizer, "chat_template", None))
     if chat and not has_template:
         raise FloatlensError("chat=True, but the tokenizer has no chat template; set one, or leave chat out")
-    return has_template if chat is None else chat
-
-
-def chat_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
-    """What the chat template writes before and after a user message."""
+    if not (has_template if chat is None else chat):
+        return None
     parts = _apply_chat(tokenizer, _SENTINEL).split(_SENTINEL)
     if len(parts) != 2:
         raise FloatlensError(
@@ -175,11 +173,10 @@ def continuation(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: str) 
 
 
 def locate(text: str, encoded: Encoded, spans: Sequence[Span], regions: Sequence[str]) -> NDArray[np.int16]:
-    """(token) The region of every token, as an index into `regions`.
+    """(token) The region of every token, as an index into `regions`: the one that holds most of its characters.
 
-    A token belongs to the region that holds most of its non-space characters (of all its characters when it is all
-    space); of equals, to the earlier. The first token is "bos" if it is one; others that the tokenizer added are
-    "template".
+    Spaces do not count, unless it is all space; of equals, the earlier region wins. The first token is "bos" if it is
+    one; others that the tokenizer added are "template".
     """
     number = {name: index for index, name in enumerate(regions)}
     of_char = np.full(len(text) + 1, number["template"], dtype=np.int16)  # one more, for an empty token at the end

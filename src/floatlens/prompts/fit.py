@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from floatlens.core.errors import FloatlensError
-from floatlens.prompts.encode import Encoded, chat_frame, encode, uses_chat, wrap_chat
+from floatlens.prompts.encode import Encoded, encode, wrap_chat
 from floatlens.prompts.template import Rendered, Template, render
 from floatlens.prompts.types import Document, Dropped, GoldFate
 
@@ -35,16 +35,15 @@ class Draft:
         return len(self.encoded.ids)
 
 
+@dataclass(frozen=True)
 class Drafter:
     """Drafts prompts with one tokenizer, template and question and different documents."""
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, template: Template, question: str, chat: bool | None
-    ) -> None:
-        self.tokenizer = tokenizer
-        self.template = template
-        self.question = question
-        self.frame = chat_frame(tokenizer) if uses_chat(tokenizer, chat) else None
+    tokenizer: PreTrainedTokenizerBase
+    template: Template
+    question: str
+    frame: tuple[str, str] | None
+    """What the chat template writes around the prompt; None without one."""
 
     def draft(self, documents: tuple[Document, ...]) -> Draft:
         """The prompt with these documents, as text and as tokens."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -166,47 +166,39 @@ def _pieces(source: str, where: str, key: str) -> tuple[Piece, ...]:
     return tuple((literal, slot) for literal, slot, _, _ in parsed)
 
 
-class _Writer:
-    """Joins pieces of text and returns their spans."""
-
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-        self.length = 0
-
-    def write(self, text: str) -> tuple[int, int]:
-        start = self.length
-        self.parts.append(text)
-        self.length += len(text)
-        return start, self.length
-
-
 def render(template: Template, question: str, documents: Sequence[Document]) -> Rendered:
     """The text of a prompt and its regions; the `closed_book` layout without documents, `rag` with them."""
-    writer = _Writer()
+    whole = ""
     spans: list[Span] = []
     texts: list[tuple[int, int]] = []
+
+    def write(piece: str) -> tuple[int, int]:
+        nonlocal whole
+        whole += piece
+        return len(whole) - len(piece), len(whole)
+
     for literal, slot in template.rag if documents else template.closed_book:
-        writer.write(literal)
+        write(literal)
         if slot == "question":
-            spans.append(Span("question", *writer.write(question)))
+            spans.append(Span("question", *write(question)))
         elif slot == "documents":
-            for span, text in _write_documents(writer, template, documents):
+            for span, text in _write_documents(write, template, documents):
                 spans.append(span)
                 texts.append(text)
-    return Rendered("".join(writer.parts), tuple(spans), tuple(texts))
+    return Rendered(whole, tuple(spans), tuple(texts))
 
 
 def _write_documents(
-    writer: _Writer, template: Template, documents: Sequence[Document]
+    write: Callable[[str], tuple[int, int]], template: Template, documents: Sequence[Document]
 ) -> Iterator[tuple[Span, tuple[int, int]]]:
     for i, document in enumerate(documents, start=1):
         if i > 1:
-            writer.write(template.between_documents)
+            write(template.between_documents)
         own: dict[str, tuple[int, int]] = {}
         values = {"i": str(i), "title": document.title, "text": document.text}
         for literal, slot in template.document if document.title.strip() else template.document_untitled:
-            writer.write(literal)
+            write(literal)
             if slot is not None:
-                own[slot] = writer.write(values[slot])
+                own[slot] = write(values[slot])
         data = [own[slot] for slot in ("title", "text") if slot in own]
         yield Span(f"doc{i}", min(start for start, _ in data), max(stop for _, stop in data)), own["text"]

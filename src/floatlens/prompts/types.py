@@ -1,7 +1,4 @@
-"""`PromptConfig`, `Document`, `Prompt`, and `Dropped` for what did not fit.
-
-They hold no tokenizer; regions are computed once, from the tokens that the model gets.
-"""
+"""`PromptConfig`, `Document`, `Prompt`, and `Dropped` for what did not fit."""
 
 from __future__ import annotations
 
@@ -89,10 +86,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Hole:
-    """The hole of a passage: `tokens` tokens from token `start` on.
-
-    `after_seen` says whether the model sees the text after it.
-    """
+    """The hole of a passage: `tokens` tokens from `start` on, and whether the model sees the text after it."""
 
     start: int
     tokens: int

@@ -76,11 +76,7 @@ def structural_tokens(tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[
     Example: `structural_tokens(model.tokenizer)(model.tokenizer("The capital of").input_ids)`
     """
     special = frozenset(tokenizer.all_special_ids)
-
-    def mark(ids: Sequence[int]) -> list[bool]:
-        return [kind in STRUCTURAL for kind in classify(token_pieces(tokenizer, ids), ids, special)]
-
-    return mark
+    return lambda ids: [kind in STRUCTURAL for kind in classify(token_pieces(tokenizer, ids), ids, special)]
 
 
 def _continues(piece: str, before: str, spaced: bool) -> bool:

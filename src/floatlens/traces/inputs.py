@@ -1,7 +1,4 @@
-"""The inputs of a trace: a prompt, the text that is forced if any, and the settings of both.
-
-Arguments are checked against one another here. Nothing is decoded.
-"""
+"""The inputs of a trace, checked against one another: a prompt, the text that is forced if any, their settings."""
 
 from __future__ import annotations
 

@@ -40,11 +40,7 @@ __all__ = ["ALWAYS", "FORCED", "SCHEMA_VERSION", "Variable", "probe_of", "schema
 SCHEMA_VERSION = 2
 
 
-def _table(*rows: Variable) -> dict[str, Variable]:
-    return {row.name: row for row in rows}
-
-
-ALWAYS: dict[str, Variable] = _table(
+_EVERY = (
     Variable("sequence", ("step", "key"), "replace", "token ids before the pass; -1: no token yet", "int32"),
     Variable("final", ("key",), "replace", "token ids of the finished sequence", "int32"),
     Variable("region_of", ("key",), "replace", "index into the region names", "int16"),
@@ -55,11 +51,10 @@ ALWAYS: dict[str, Variable] = _table(
     Variable("token_row", ("token",), "replace", "query whose logits decided it", "int32"),
     Variable("token_confidence", ("token",), "replace", "the sampler's confidence in it", "float32"),
 )
+ALWAYS = {one.name: one for one in _EVERY}
 """Variables of every trace, whatever the probes."""
-
-FORCED: dict[str, Variable] = _table(
-    Variable("token_probability", ("token",), "replace", "probability of a forced token, by the model's plain softmax"),
-)
+_PROBABILITY = "probability of a forced token, by the model's plain softmax"
+FORCED = {"token_probability": Variable("token_probability", ("token",), "replace", _PROBABILITY)}
 """Variables of traces of a forced text."""
 
 

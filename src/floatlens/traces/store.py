@@ -1,7 +1,4 @@
-"""One trace, one file: an xarray Dataset in a zipped Zarr v3 store, written to a temporary name and renamed.
-
-A reader sees a complete trace or none. No pickle: numbers are Zarr arrays, words are JSON attributes.
-"""
+"""One trace, one file: a Dataset in a zipped Zarr v3 store, written under a temporary name and renamed. No pickle."""
 
 from __future__ import annotations
 
