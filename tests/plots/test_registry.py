@@ -10,9 +10,8 @@ import pytest
 
 from floatlens.analysis import ANALYSES, Result
 from floatlens.core.errors import FloatlensError
-from floatlens.plots import FIGURES, FigureType, describe_figures
+from floatlens.plots import FIGURES, FigureType, describe_figures, plot_drift
 from floatlens.plots.drawing import draw
-from floatlens.plots.drift import drift_figure
 
 ONE = {"scale:llada": "mdm"}
 TWO = {"scale:llada": "mdm", "scale:qwen": "arm"}
@@ -102,7 +101,7 @@ def test_an_unknown_figure_is_refused(every_result: Callable[..., dict[str, Resu
 @pytest.fixture
 def added() -> Iterator[str]:
     """A figure that a user adds at run time."""
-    FIGURES.add("my_drift", FigureType(("drift",), lambda data: drift_figure(data["drift"])))
+    FIGURES.add("my_drift", FigureType(("drift",), lambda data: plot_drift.describe(data["drift"])))
     yield "my_drift"
     FIGURES.remove("my_drift")
 

@@ -10,7 +10,7 @@ import pytest
 from floatlens.core.errors import FloatlensError
 from floatlens.report.build import LARGEST, explorer_data
 from floatlens.report.detail import LADDER, estimated_size, fitting, thinned
-from floatlens.report.render import plotly_size
+from floatlens.report.render import report_page
 from floatlens.report.subjects import look
 from floatlens.report.view import packed_trace
 from floatlens.runs.reporting import report_runs
@@ -18,6 +18,7 @@ from shared.reported import make_trace
 
 SCALE = {"step": 8, "layer": 8, "key": 300}
 LARGE = {"step": 64, "layer": 32, "key": 2000}
+PAGE = len(report_page({"sections": []}, None, {}))
 
 
 def test_rungs_get_smaller() -> None:
@@ -26,12 +27,12 @@ def test_rungs_get_smaller() -> None:
 
 
 def test_four_scale_models_and_twelve_examples_fit_in_full_detail() -> None:
-    room = LARGEST - plotly_size() - 2_000_000  # generous for tables and words
+    room = LARGEST - PAGE - 2_000_000  # generous for tables and words
     assert fitting([SCALE] * 48, room) == LADDER[0]
 
 
 def test_four_large_models_and_twelve_examples_fit_in_less_detail() -> None:
-    room = LARGEST - plotly_size() - 2_500_000
+    room = LARGEST - PAGE - 2_500_000
     rung = fitting([LARGE] * 48, room)
     assert rung not in LADDER[:2]
     assert 48 * estimated_size(LARGE, rung) <= room

@@ -1,46 +1,24 @@
-from .absorption import plot_absorption
-from .anchors import plot_anchors
-from .answers import plot_gains, plot_stress
-from .description import Axis, Bars, Entry, Figure, Heat, Look, Panel, Series
-from .drift import plot_drift
-from .edits import plot_edits
-from .extremes import plot_extremes
-from .flow import plot_flow, plot_gold_lift
-from .qk import plot_qk, plot_qk_maps
-from .registry import FIGURES, FigureType, describe_figures
-from .retrieval import plot_retrieval_heads
-from .style import looks_of
-from .summary import plot_summary
-from .token_classes import plot_token_classes
-from .training import plot_adaptation, plot_training
-
-__all__ = [
-    "FIGURES",
-    "Axis",
-    "Bars",
-    "Entry",
-    "Figure",
-    "FigureType",
-    "Heat",
-    "Look",
-    "Panel",
-    "Series",
-    "describe_figures",
-    "looks_of",
-    "plot_absorption",
-    "plot_adaptation",
-    "plot_anchors",
-    "plot_drift",
-    "plot_edits",
-    "plot_extremes",
-    "plot_flow",
-    "plot_gains",
-    "plot_gold_lift",
-    "plot_qk",
-    "plot_qk_maps",
-    "plot_retrieval_heads",
-    "plot_stress",
-    "plot_summary",
-    "plot_token_classes",
-    "plot_training",
-]
+from .answers import plot_edits as plot_edits
+from .answers import plot_gains as plot_gains
+from .answers import plot_stress as plot_stress
+from .description import Axis as Axis
+from .description import Figure as Figure
+from .description import Heat as Heat
+from .description import Panel as Panel
+from .description import Series as Series
+from .flow import plot_flow as plot_flow
+from .flow import plot_gold_lift as plot_gold_lift
+from .layers import plot_absorption as plot_absorption
+from .layers import plot_drift as plot_drift
+from .layers import plot_extremes as plot_extremes
+from .layers import plot_qk as plot_qk
+from .layers import plot_summary as plot_summary
+from .maps import plot_anchors as plot_anchors
+from .maps import plot_qk_maps as plot_qk_maps
+from .registry import FIGURES as FIGURES
+from .registry import FigureType as FigureType
+from .registry import describe_figures as describe_figures
+from .retrieval import plot_retrieval_heads as plot_retrieval_heads
+from .token_classes import plot_token_classes as plot_token_classes
+from .training import plot_adaptation as plot_adaptation
+from .training import plot_training as plot_training

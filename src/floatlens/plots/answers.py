@@ -1,4 +1,4 @@
-"""Figures of answers: what documents gain, and accuracy along the axis of each stress test."""
+"""Figures of answers: what documents gain, accuracy under stress tests, and the effect of edits beside controls."""
 
 from __future__ import annotations
 
@@ -7,30 +7,39 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from floatlens.analysis.conditions import DosePanel, dose_panels
 from floatlens.core.errors import FloatlensError
 from floatlens.data.stress import STRESS_TESTS
-from floatlens.plots.description import Axis, Figure, Panel, Series, grid, series
-from floatlens.plots.drawing import Ax, Size, draw
+from floatlens.plots.description import Axis, Figure, Look, Panel, Series, grid, series
+from floatlens.plots.drawing import plot
 from floatlens.plots.registry import FigureType
 from floatlens.plots.style import label_of, looks_of, span
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure as MatplotlibFigure
 
     from floatlens.analysis.stress import Curve
-    from floatlens.plots.description import Look
 
-__all__ = ["GAINS", "STRESS", "gains_figure", "plot_gains", "plot_stress", "stress_figure"]
+__all__ = ["plot_edits", "plot_gains", "plot_stress"]
 
 METRICS = {"accuracy": "accuracy", "f1": "F1", "exact_match": "exact match"}
 _SHARE = (-0.03, 1.03)
+_EFFECTS = {
+    "accuracy": (
+        "Accuracy under edits of attention",
+        Axis("change in accuracy\n(percentage points)", unit=" pp"),
+        100.0,
+    ),
+    "f1": ("F1 under edits of attention", Axis("change in F1\n(percentage points)", unit=" pp"), 100.0),
+    "kl": ("Change of the first token under edits", Axis("KL divergence (nats)", unit=" nats"), 1.0),
+}
 
 
-def gains_figure(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
-    """Closed book to RAG: a dumbbell per model and data set, as long as the gain, with the gain's interval at its end.
+@plot()
+def plot_gains(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
+    """What documents gain, from the frame of `gains` with a column "kind" ("arm" or "mdm") of each model.
 
-    `rows` are those of `gains`, with a column "kind" for the kind of each model.
+    Example: `fl.plot_gains(gains(answers).assign(kind="mdm"))`
     """
     chosen = rows[(rows["metric"] == metric) & (rows["data"] != "average")]
     if chosen.empty:
@@ -45,10 +54,8 @@ def gains_figure(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
         f"n = {span([int(n) for n in chosen['n']])} questions per model and data set"
     )
     size = (max(4.2, 1.4 + 1.9 * len(data)), 3.4)
-    panel = Panel("gains", "", x, y, drawn)
-    return Figure(
-        "Accuracy closed book and with documents", (panel,), words, size=size, page_width=300 + 130 * len(data)
-    )
+    title, width = "Accuracy closed book and with documents", 300 + 130 * len(data)
+    return Figure(title, (Panel("gains", "", x, y, drawn),), words, size=size, page_width=width)
 
 
 def _gained(look: Look, rows: pd.DataFrame, data: Sequence[str]) -> Series:
@@ -66,10 +73,13 @@ def _gained(look: Look, rows: pd.DataFrame, data: Sequence[str]) -> Series:
     )
 
 
-def stress_figure(curves: Sequence[Curve], test: str) -> Figure:
-    """Accuracy along the axis of one test: a panel per data set and series, a line per model.
+@plot()
+def plot_stress(curves: Sequence[Curve], test: str) -> Figure:
+    """Accuracy under one stress test, from `curves(answers)`. Panels are named after the series.
 
-    Where the axis has no scale, points stand side by side without a line between them.
+    Where the axis has no scale, points are side by side without a line between them.
+
+    Example: `fl.plot_stress(curves(answers), "noise")`
     """
     found = [curve for curve in curves if curve.test == test]
     if not found:
@@ -102,28 +112,64 @@ def _stressed(name: str, title: str, curves: Sequence[Curve], style: Mapping[str
     return Panel(name, title, x, y, drawn)
 
 
-GAINS = FigureType(("gains",), lambda data: gains_figure(data["gains"]), section="qa")
+@plot()
+def plot_edits(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
+    """What edits do to a metric ("accuracy", "f1" or "kl"), from `edit_effects(answers)`. Panels are named by title.
+
+    Crosses are the random controls. A variant of an edit with several doses has a panel of its own.
+
+    Example: `fl.plot_edits(edit_effects(answers), "kl")`
+    """
+    own = rows[rows["metric"] == metric]
+    if own.empty:
+        raise FloatlensError(f'no effect on "{metric}" to draw')
+    style = looks_of(dict(zip(own["model"], own["kind"], strict=True)))
+    several = own["data"].nunique() > 1
+    panels = []
+    for data, some in own.groupby("data", sort=False):
+        for doses in dose_panels(some["condition"]):
+            words = f"{label_of(str(data))}: {doses.title}" if several else doses.title
+            panels.append(_edited(words.replace("_", " "), some, doses, style, metric))
+    layout = grid(len(panels), 4 if len(panels) > 6 else 3)
+    counts = [int(n) for n in own["n"] if n]
+    words = f"n = {span(counts)} questions · bars: paired 95 % bootstrap intervals over questions"
+    size = (max(5.6, 3.2 * len(layout[0]) + 0.6), 1.1 + 2.7 * len(layout))
+    return Figure(_EFFECTS[metric][0], tuple(panels), words, layout, size, share_y="all", page_width=340)
+
+
+def _edited(title: str, rows: pd.DataFrame, doses: DosePanel, style: Mapping[str, Look], metric: str) -> Panel:
+    places = {edit: float(place) for place, edit in enumerate(doses.ticks)}
+    rows = rows[[one.edited in places for one in rows["condition"]]]
+    _, y, factor = _EFFECTS[metric]
+    kind: Any = "joined" if doses.curve else "points"
+    drawn = []
+    for model, look in style.items():
+        for control in (False, True):
+            some = rows[(rows["model"] == model) & (rows["control"] == control)]
+            if some.empty:
+                continue
+            x = tuple(places[one.edited] for one in some["condition"])
+            mean, low, high = (
+                tuple(factor * some[name].to_numpy(dtype=float)) for name in ("difference", "low", "high")
+            )
+            counts = tuple(int(n) for n in some["n"])
+            drawn.append(Series(look, x, mean, low, high, counts, kind, "control" if control else ""))
+    ticks = tuple((place, doses.ticks[edit]) for edit, place in places.items())
+    return Panel(title, title, Axis("", ticks, range=(-0.6, len(ticks) - 0.4)), y, tuple(drawn), reference=0.0)
+
+
+def _effects(data: Any) -> dict[str, Figure]:
+    found = data["edits"]
+    return {
+        metric: plot_edits.describe(found, metric) for metric in ("accuracy", "kl") if (found["metric"] == metric).any()
+    }
+
+
+GAINS = FigureType(("gains",), lambda data: plot_gains.describe(data["gains"]), section="qa")
 STRESS = FigureType(
     ("stress",),
-    lambda data: {test: stress_figure(data["stress"], test) for test in dict.fromkeys(c.test for c in data["stress"])},
+    lambda data: {
+        test: plot_stress.describe(data["stress"], test) for test in dict.fromkeys(c.test for c in data["stress"])
+    },
 )
-
-
-def plot_gains(
-    gains: pd.DataFrame, metric: str = "accuracy", *, ax: Ax = None, figsize: Size = None
-) -> MatplotlibFigure:
-    """What documents gain, from the frame of `gains` with a column "kind" ("arm" or "mdm") of each model.
-
-    Example: `fl.plot_gains(gains(answers).assign(kind="mdm"))`
-    """
-    return draw(gains_figure(gains, metric), ax, figsize)
-
-
-def plot_stress(
-    curves: Sequence[Curve], test: str, *, ax: Ax = None, figsize: Size = None, panel: str | None = None
-) -> MatplotlibFigure:
-    """Accuracy under one stress test, from `curves(answers)`. Panels are named after the series.
-
-    Example: `fl.plot_stress(curves(answers), "noise")`
-    """
-    return draw(stress_figure(curves, test), ax, figsize, panel)
+EDITS = FigureType(("edits",), _effects)

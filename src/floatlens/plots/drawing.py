@@ -2,30 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from floatlens.analysis import ANALYSES, Result
 from floatlens.core.errors import FloatlensError
+from floatlens.plots.description import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MatplotlibFigure
 
-    from floatlens.analysis.sources import Traces
-    from floatlens.plots.description import Figure
+__all__ = ["Plot", "draw", "plot"]
 
-__all__ = ["Ax", "Size", "draw", "result_of"]
-
-Ax = Any
-"""matplotlib axes, or as many as a figure has panels; None for a new figure."""
 Size = tuple[float, float] | None
 
 
-def result_of(of: Result | Traces, analysis: str, settings: Mapping[str, Any] | None = None) -> Result:
+class Plot(Protocol):
+    """A function that draws; `describe` is the one that makes the description it draws.
+
+    `ax` are matplotlib axes, one or as many as the figure has panels; None for a new figure. `panel` names one panel.
+    """
+
+    describe: Callable[..., Figure]
+
+    def __call__(
+        self, of: Any, /, *args: Any, ax: Any = None, figsize: Size = None, panel: str | None = None, **settings: Any
+    ) -> MatplotlibFigure: ...
+
+
+_CALL = signature(Plot.__call__)
+
+
+def plot(analysis: str | None = None) -> Callable[[Callable[..., Figure]], Plot]:
+    """Turn a function that describes a figure into one that draws it, with the arguments `ax`, `figsize` and `panel`.
+
+    With the name of an analysis it draws a result of it, and takes what the analysis takes, settings included.
+    """
+
+    def decorate(describe: Callable[..., Figure]) -> Plot:
+        own = signature(describe).parameters
+
+        @wraps(describe)
+        def drawn(
+            of: Any, /, *args: Any, ax: Any = None, figsize: Size = None, panel: str | None = None, **more: Any
+        ) -> MatplotlibFigure:
+            if analysis is not None:
+                of = _result(of, analysis, {key: more.pop(key) for key in [*more] if key not in own})
+            return draw(describe(of, *args, **more), ax, figsize, panel)
+
+        kinds = {Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD} if analysis else {Parameter.KEYWORD_ONLY}
+        keywords = [one for one in _CALL.parameters.values() if one.kind in kinds]
+        made = cast(Any, drawn)
+        made.describe, made.__signature__ = describe, _CALL.replace(parameters=[*own.values(), *keywords])
+        return cast(Plot, made)
+
+    return decorate
+
+
+def _result(of: Any, analysis: str, settings: Mapping[str, Any]) -> Result:
     """A result as it is; a trace, several, or a run folder analysed under the given settings."""
     if not isinstance(of, Result):
-        found: Result = ANALYSES[analysis](of, **(settings or {}))
+        found: Result = ANALYSES[analysis](of, **settings)
         return found
     if of.analysis != analysis:
         raise FloatlensError(

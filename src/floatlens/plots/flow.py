@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from floatlens.analysis import Group, Result
 from floatlens.analysis.intervals import Estimate
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.plots.description import Axis, Figure, Heat, Panel, Series, grid, number_ticks, series
-from floatlens.plots.drawing import Ax, Size, draw, result_of
+from floatlens.plots.description import Axis, Figure, Heat, Look, Panel, Series, grid, number_ticks, series
+from floatlens.plots.drawing import plot
 from floatlens.plots.registry import FigureType
 from floatlens.plots.style import label_of, looks, note
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MatplotlibFigure
-
-    from floatlens.analysis.result import Group, Result
-    from floatlens.analysis.sources import Traces
-    from floatlens.plots.description import Look
-
-__all__ = ["GOLD_LIFT", "ROLLOUT", "gold_lift_figure", "plot_flow", "plot_gold_lift", "rollout_figure"]
+__all__ = ["plot_flow", "plot_gold_lift"]
 
 _RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 _FINE = (0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3)
 
 
-def rollout_figure(result: Result, model: str) -> Figure:
-    """One panel per position of the gold document, on one scale; the row and the column of gold are framed."""
+@plot("flow")
+def plot_flow(result: Result, model: str | None = None) -> Figure:
+    """Rollout between regions of one model, from `flow(…)` or what it takes; of several models name one.
+
+    Panels are named as their titles: "gold at 1 of 5". See `plot_gold_lift` for the comparison of models.
+
+    Example: `fl.plot_flow(fl.flow(trace))`
+    """
+    if model is None and len(result.models) != 1:
+        raise FloatlensError(f"which model? plot_flow(…, model=) one of {', '.join(result.models)}")
+    model = model or result.models[0]
     groups = [group for group in result if group.model == model]
     if not groups:
         raise FloatlensError(f'no flow of model "{model}"{did_you_mean(model, result.models)}')
@@ -65,8 +67,12 @@ def _rollout(group: Group, top: float) -> Panel:
     return Panel(title, title, Axis("to region", ticks), Axis("from region", ticks), heat=heat)
 
 
-def gold_lift_figure(result: Result) -> Figure:
-    """Gold ÷ mean of the other documents, from the answer, over uniform attention, by gold position; 1 is neutral."""
+@plot("flow")
+def plot_gold_lift(result: Result) -> Figure:
+    """How much more the answer takes from gold than from other documents, from `flow(…)` or what it takes.
+
+    Example: `fl.plot_gold_lift("runs/demo")`
+    """
     style = looks(result)
     lines = dict.fromkeys((g.model, g.keys["documents"]) for g in result if g.keys["gold"] is not None)
     drawn = tuple(_lifts(result, model, documents, style[model]) for model, documents in lines)
@@ -101,35 +107,8 @@ def _ratio_axis(drawn: tuple[Series, ...]) -> Axis:
 
 ROLLOUT = FigureType(
     ("flow",),
-    lambda data: {label_of(one, data["flow"].models): rollout_figure(data["flow"], one) for one in data["flow"].models},
+    lambda data: {
+        label_of(one, data["flow"].models): plot_flow.describe(data["flow"], one) for one in data["flow"].models
+    },
 )
-GOLD_LIFT = FigureType(("flow",), lambda data: gold_lift_figure(data["flow"]))
-
-
-def plot_flow(
-    of: Result | Traces,
-    model: str | None = None,
-    *,
-    ax: Ax = None,
-    figsize: Size = None,
-    panel: str | None = None,
-    **settings: Any,
-) -> MatplotlibFigure:
-    """Rollout between regions of one model, from `flow(…)` or what it takes; of several models name one.
-
-    Panels are named as their titles: "gold at 1 of 5". See `plot_gold_lift` for the comparison of models.
-
-    Example: `fl.plot_flow(fl.flow(trace))`
-    """
-    result = result_of(of, "flow", settings)
-    if model is None and len(result.models) != 1:
-        raise FloatlensError(f"which model? plot_flow(…, model=) one of {', '.join(result.models)}")
-    return draw(rollout_figure(result, model or result.models[0]), ax, figsize, panel)
-
-
-def plot_gold_lift(of: Result | Traces, *, ax: Ax = None, figsize: Size = None, **settings: Any) -> MatplotlibFigure:
-    """How much more the answer takes from gold than from other documents, from `flow(…)` or what it takes.
-
-    Example: `fl.plot_gold_lift("runs/demo")`
-    """
-    return draw(gold_lift_figure(result_of(of, "flow", settings)), ax, figsize)
+GOLD_LIFT = FigureType(("flow",), lambda data: plot_gold_lift.describe(data["flow"]))

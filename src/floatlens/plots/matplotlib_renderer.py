@@ -94,12 +94,13 @@ def _only(figure: Figure, name: str) -> Figure:
 
 def _into(figure: Figure, ax: Axes | Sequence[Axes]) -> BaseFigure:
     given = [ax] if isinstance(ax, Axes) else list(np.ravel(np.asarray(ax, dtype=object)))
-    if len(given) != len(figure.panels):
-        names = ", ".join(one.name for one in figure.panels)
-        raise FloatlensError(
-            f"{len(given)} axes for {len(figure.panels)} panels; give as many, or panel= one of: {names}"
-        )
-    for axes, one in zip(given, figure.panels, strict=True):
+    panels = figure.panels
+    if len(given) == 1 and any(one.heat for one in panels):
+        panels = tuple(one for one in panels if not one.strip)  # a strip is only drawn below its heatmap
+    if len(given) != len(panels):
+        names = ", ".join(one.name for one in panels)
+        raise FloatlensError(f"{len(given)} axes for {len(panels)} panels; give as many, or panel= one of: {names}")
+    for axes, one in zip(given, panels, strict=True):
         _finish(axes, one, 0.0 if one.empty else paint(axes, one))
         if one.heat is not None:
             axes.figure.colorbar(axes.images[0], ax=axes, label=one.heat.label)

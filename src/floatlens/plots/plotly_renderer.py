@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from floatlens.plots.description import Axis, Entry, Figure, Heat, Look, Panel, Series, legend_entries
+from floatlens.plots.description import Axis, Figure, Heat, Look, Panel, Series, legend_entries
 
 __all__ = ["as_data", "look_data"]
 
@@ -26,7 +26,7 @@ def as_data(figure: Figure, name: str) -> dict[str, Any]:
         "title": figure.title,
         "note": figure.note,
         "width": figure.page_width,
-        "legend": [_entry(one) for one in legend_entries(figure)],
+        "legend": [look_data(one.look) | {"shown": one.shown} for one in legend_entries(figure)],
         "panels": [_panel(panel) for panel in panels],
     }
 
@@ -49,28 +49,13 @@ def _ends(drawn: Iterable[Series]) -> list[float]:
 
 def look_data(look: Look) -> dict[str, Any]:
     """How the page draws a model: name, colour, shape and stroke."""
-    return {
-        "name": look.label,
-        "colour": look.colour,
-        "marker": look.marker,
-        "stroke": look.stroke,
-        "hollow": look.hollow,
-    }
-
-
-def _entry(entry: Entry) -> dict[str, Any]:
-    return look_data(entry.look) | {"shown": entry.shown}
+    return {"name": look.label} | {key: getattr(look, key) for key in ("colour", "marker", "stroke", "hollow")}
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
-    return {
-        "label": axis.label,
-        "ticks": None if axis.ticks is None else [[at, text.replace("\n", " ")] for at, text in axis.ticks],
-        "scale": axis.scale,
-        "range": None if axis.range is None else list(axis.range),
-        "percent": axis.percent,
-        "unit": axis.unit,
-    }
+    ticks = None if axis.ticks is None else [[at, text.replace("\n", " ")] for at, text in axis.ticks]
+    kept = {key: getattr(axis, key) for key in ("label", "scale", "range", "percent", "unit")}
+    return kept | {"ticks": ticks}
 
 
 def _panel(panel: Panel) -> dict[str, Any]:
@@ -81,21 +66,19 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "y": _axis(panel.y),
         "series": [_series(one) for one in panel.series],
         "reference": panel.reference,
-        "marks": [list(mark) for mark in panel.marks],
+        "marks": panel.marks,
     }
     if panel.bars is not None:
-        stacks = [
-            {"name": name, "colour": colour, "mean": list(heights)} for name, colour, heights in panel.bars.stacks
-        ]
-        made["bars"] = {"x": list(panel.bars.x), "width": list(panel.bars.width), "stacks": stacks}
+        stacks = [dict(zip(("name", "colour", "mean"), one, strict=True)) for one in panel.bars.stacks]
+        made["bars"] = {"x": panel.bars.x, "width": panel.bars.width, "stacks": stacks}
     if panel.heat is not None:
         made["heat"] = _heat(panel.heat)
     return made
 
 
 def _series(one: Series) -> dict[str, Any]:
-    parts = {key: list(getattr(one, key)) for key in ("x", "mean", "low", "high", "n", "start")}
-    return look_data(one.look) | parts | {"kind": one.kind, "role": one.role}
+    kept = ("x", "mean", "low", "high", "n", "start", "kind", "role")
+    return look_data(one.look) | {key: getattr(one, key) for key in kept}
 
 
 def _heat(heat: Heat) -> dict[str, Any]:
@@ -103,15 +86,7 @@ def _heat(heat: Heat) -> dict[str, Any]:
     top = heat.top if heat.top is not None else float(seen.max(initial=0.0))
     low = 0.0 if heat.top is not None else float(seen.min(initial=0.0))
     marked = np.argwhere(heat.hatched) if heat.hatched is not None else np.empty((0, 2), dtype=int)
-    return {
-        "values": heat.values.tolist(),
-        "rows": list(heat.rows),
-        "columns": list(heat.columns),
-        "label": heat.label.replace("\n", " "),
-        "low": low,
-        "top": top,
-        "down": heat.down,
-        "frame": heat.frame,
-        "marked": [[int(column), int(row)] for row, column in marked],
-        "dots": [list(dot) for dot in heat.dots],
-    }
+    kept = {key: getattr(heat, key) for key in ("rows", "columns", "down", "frame", "dots")}
+    marks = [[int(column), int(row)] for row, column in marked]
+    label = heat.label.replace("\n", " ")
+    return kept | {"values": heat.values.tolist(), "label": label, "low": low, "top": top, "marked": marks}

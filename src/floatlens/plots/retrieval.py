@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from floatlens.analysis import Group, Result
 from floatlens.analysis.retrieval import THRESHOLDS
 from floatlens.plots.description import Axis, Figure, Heat, Panel, grid, number_ticks
-from floatlens.plots.drawing import Ax, Size, draw, result_of
+from floatlens.plots.drawing import plot
 from floatlens.plots.registry import FigureType
 from floatlens.plots.style import depth_series, looks, note
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MatplotlibFigure
-
-    from floatlens.analysis.result import Group, Result
-    from floatlens.analysis.sources import Traces
-
-__all__ = ["RETRIEVAL_HEADS", "plot_retrieval_heads", "retrieval_figure"]
+__all__ = ["plot_retrieval_heads"]
 
 _WORDS = {
     "copy": "copy score (share of the evidence copied)",
@@ -29,8 +24,12 @@ _WORDS = {
 }
 
 
-def retrieval_figure(result: Result, score: str = "copy") -> Figure:
-    """Mean score of every head, and the mean over heads of each layer with its band."""
+@plot("retrieval_heads")
+def plot_retrieval_heads(result: Result, score: str = "copy") -> Figure:
+    """Scores of all heads, from `retrieval_heads(…)` or what it takes. Panels: each model by its label, "by layer".
+
+    Example: `fl.plot_retrieval_heads(fl.retrieval_heads("runs/demo"), "mass")`
+    """
     style = looks(result)
     means = [group.estimate(score).mean for group in result]
     top = max((float(np.max(mean, where=np.isfinite(mean), initial=0.0)) for mean in means), default=0.0) or 1.0
@@ -73,20 +72,4 @@ def _shares(result: Result, group: Group, score: str) -> str:
     return f"above {THRESHOLDS[0]:g}: {', '.join(told)}" if told else ""
 
 
-RETRIEVAL_HEADS = FigureType(("retrieval_heads",), lambda data: retrieval_figure(data["retrieval_heads"]))
-
-
-def plot_retrieval_heads(
-    of: Result | Traces,
-    score: str = "copy",
-    *,
-    ax: Ax = None,
-    figsize: Size = None,
-    panel: str | None = None,
-    **settings: Any,
-) -> MatplotlibFigure:
-    """Scores of all heads, from `retrieval_heads(…)` or what it takes. Panels: each model by its label, "by layer".
-
-    Example: `fl.plot_retrieval_heads(fl.retrieval_heads("runs/demo"), "mass")`
-    """
-    return draw(retrieval_figure(result_of(of, "retrieval_heads", settings), score), ax, figsize, panel)
+RETRIEVAL_HEADS = FigureType(("retrieval_heads",), lambda data: plot_retrieval_heads.describe(data["retrieval_heads"]))

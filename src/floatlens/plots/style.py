@@ -25,7 +25,6 @@ __all__ = [
     "looks",
     "looks_of",
     "note",
-    "over_heads",
     "piece",
     "shared_looks",
     "span",
@@ -78,17 +77,11 @@ def looks_of(kinds: Mapping[str, str]) -> dict[str, Look]:
     if all(model in shared for model in kinds):
         return {model: shared[model] for model in kinds}
     colour = colours(list(kinds))
-    return {
-        model: Look(
-            label_of(model, kinds),
-            colour[model],
-            _MARKERS[i % len(_MARKERS)],
-            "dashed" if kind == "arm" else "solid",
-            kind == "arm",
-            kind,
-        )
-        for i, (model, kind) in enumerate(kinds.items())
-    }
+    made = {}
+    for i, (model, kind) in enumerate(kinds.items()):
+        arm, marker = kind == "arm", _MARKERS[i % len(_MARKERS)]
+        made[model] = Look(label_of(model, kinds), colour[model], marker, "dashed" if arm else "solid", arm, kind)
+    return made
 
 
 @contextmanager
@@ -112,11 +105,6 @@ def by_layer(group: Group, variable: str, **at: Any) -> tuple[list[Any], Estimat
     return group.coordinate(variable, "layer"), Estimate(*parts)
 
 
-def over_heads(group: Group, variable: str) -> tuple[list[Any], Estimate]:
-    """The same of a variable by layer and head, averaged over the heads of each sample."""
-    return group.coordinate(variable, "layer"), group.estimate(variable, over="head")
-
-
 def depth_series(
     result: Result, variable: str, style: Mapping[str, Look] | None = None, **at: Any
 ) -> tuple[Series, ...]:
@@ -124,8 +112,10 @@ def depth_series(
     style = style or looks(result)
     found = []
     for group in result:
-        heads = "head" in group.samples[variable].dims if variable in group.samples else False
-        layers, values = over_heads(group, variable) if heads else by_layer(group, variable, **at)
+        if variable in group.samples and "head" in group.samples[variable].dims:
+            layers, values = group.coordinate(variable, "layer"), group.estimate(variable, over="head")
+        else:
+            layers, values = by_layer(group, variable, **at)
         found.append(series(style[group.model], layers, values))
     return tuple(found)
 
@@ -154,9 +144,8 @@ def note(*results: Result, intervals: str = "bands") -> str:
     by_gold = any("gold" in group.keys for result in results for group in result)
     words[f"n = {span(counts)} questions per model{' and gold position' if by_gold else ''}"] = None
     if intervals:
-        words[
-            f"{intervals}: 95 % interval of the mean" if counts and counts[-1] > 1 else "one question: no interval"
-        ] = None
+        several = bool(counts) and counts[-1] > 1
+        words[f"{intervals}: 95 % interval of the mean" if several else "one question: no interval"] = None
     return " · ".join(words)
 
 

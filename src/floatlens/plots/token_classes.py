@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+from floatlens.analysis import Group, Result
 from floatlens.plots.description import Axis, Bars, Figure, Look, Panel, series
-from floatlens.plots.drawing import Ax, Size, draw, result_of
+from floatlens.plots.drawing import plot
 from floatlens.plots.registry import FigureType
 from floatlens.plots.style import by_layer, looks, note
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MatplotlibFigure
-
-    from floatlens.analysis.result import Group, Result
-    from floatlens.analysis.sources import Traces
-
-__all__ = ["TOKEN_CLASSES", "plot_token_classes", "token_classes_figure"]
+__all__ = ["plot_token_classes"]
 
 _COLOURS = {
     "special": "#0072B2",
@@ -29,13 +22,20 @@ _SIDES = {"structural": ("#0072B2", "o"), "lexical": ("#D55E00", "s")}
 _ROWS = {"anchors": "share of anchors", "mass": "share of attention"}
 
 
-def token_classes_figure(result: Result) -> Figure:
-    """Per model a column: shares of anchors and of attention by class (the text itself beside them), and enrichment."""
+@plot("token_classes")
+def plot_token_classes(result: Result) -> Figure:
+    """Classes of anchors and of attended tokens, from `token_classes(…)` or what it takes.
+
+    Panels of one model: anchors, mass, enrichment; of several each after the model's name.
+
+    Example: `fl.plot_token_classes(trace, panel="enrichment")`
+    """
     style, panels = looks(result), []
     for group in result:
         label = style[group.model].label
-        panels += [_shares(group, variable, label, len(result.groups) > 1) for variable in _ROWS]
-        panels.append(_enrichment(group, label, len(result.groups) > 1))
+        prefix = f"{label} " if len(result.groups) > 1 else ""
+        panels += [_shares(group, variable, label, prefix) for variable in _ROWS]
+        panels.append(_enrichment(group, label, prefix))
     count = max(1, len(result.groups))
     layout = tuple(tuple(3 * column + row for column in range(count)) for row in range(3))
     return Figure(
@@ -59,7 +59,7 @@ def _layers(group: Group, variable: str) -> tuple[tuple[float, ...], float, Axis
     return (*layers, text), 0.9 * wide, Axis("layer", ticks)
 
 
-def _shares(group: Group, variable: str, label: str, several: bool) -> Panel:
+def _shares(group: Group, variable: str, label: str, prefix: str) -> Panel:
     """Bars that sum to 1, one per layer, and one for the tokens of the text."""
     x, wide, axis = _layers(group, variable)
     shares, tokens = group.estimate(variable).mean, group.estimate("tokens").mean
@@ -69,10 +69,10 @@ def _shares(group: Group, variable: str, label: str, several: bool) -> Panel:
     )
     bars = Bars(x, (*[0.9] * (len(x) - 1), wide), stacks)
     y = Axis(_ROWS[variable], range=(0.0, 1.0), percent=True)
-    return Panel(f"{label} {variable}" if several else variable, label, axis, y, bars=bars)
+    return Panel(prefix + variable, label, axis, y, bars=bars)
 
 
-def _enrichment(group: Group, label: str, several: bool) -> Panel:
+def _enrichment(group: Group, label: str, prefix: str) -> Panel:
     """Structural and lexical classes taken together; anchors hollow and dashed, attention filled."""
     lines = []
     for side, (colour, marker) in _SIDES.items():
@@ -80,20 +80,7 @@ def _enrichment(group: Group, label: str, several: bool) -> Panel:
             look = Look(f"{side}, {of}", colour, marker, "dashed" if suffix else "solid", bool(suffix))
             lines.append(series(look, *by_layer(group, f"{side}{suffix}")))
     y = Axis("enrichment\n(share ÷ share of text)", range=(0, None))
-    name = f"{label} enrichment" if several else "enrichment"
-    return Panel(name, label, _layers(group, "mass")[2], y, tuple(lines), reference=1.0)
+    return Panel(f"{prefix}enrichment", label, _layers(group, "mass")[2], y, tuple(lines), reference=1.0)
 
 
-TOKEN_CLASSES = FigureType(("token_classes",), lambda data: token_classes_figure(data["token_classes"]))
-
-
-def plot_token_classes(
-    of: Result | Traces, *, ax: Ax = None, figsize: Size = None, panel: str | None = None, **settings: Any
-) -> MatplotlibFigure:
-    """Classes of anchors and of attended tokens, from `token_classes(…)` or what it takes.
-
-    Panels of one model: anchors, mass, enrichment; of several each after the model's name.
-
-    Example: `fl.plot_token_classes(trace, panel="enrichment")`
-    """
-    return draw(token_classes_figure(result_of(of, "token_classes", settings)), ax, figsize, panel)
+TOKEN_CLASSES = FigureType(("token_classes",), lambda data: plot_token_classes.describe(data["token_classes"]))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from floatlens.plots.description import Axis, Figure, Look, Panel, Series
-from floatlens.plots.drawing import Ax, Size, draw
+from floatlens.plots.drawing import plot
 from floatlens.plots.style import colours
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MatplotlibFigure
 
 __all__ = ["plot_adaptation", "plot_training"]
 
@@ -30,8 +27,12 @@ _CHECKS: dict[str, tuple[str, Any, str]] = {
 }
 
 
-def training_figure(logs: Mapping[str, Log]) -> Figure:
-    """Loss and accuracy per answer token over tokens, one line per run; lines mark where stages begin."""
+@plot()
+def plot_training(logs: Mapping[str, Log]) -> Figure:
+    """Loss and accuracy over tokens from logs by name, as `floatlens_lab.scale.training.read_log` returns them.
+
+    Example: `plot_training({"llada": read_log(folder)})`
+    """
     colour = colours(list(logs))
     stages = tuple(_stages(next(iter(logs.values()), ())))
     panels = []
@@ -55,8 +56,14 @@ def _stages(log: Log) -> list[tuple[float, str]]:
     return found
 
 
-def adaptation_figure(logs: Mapping[str, Log]) -> Figure:
-    """Loss over tokens and checks on held-out data; colour is the run, the stroke what is measured."""
+@plot()
+def plot_adaptation(logs: Mapping[str, Log]) -> Figure:
+    """Curves of adaptations from logs by name, as `floatlens.adaptation.state.read_log` returns them.
+
+    Colour is the run, the stroke what is measured. Panels: training, held out.
+
+    Example: `plot_adaptation({"twin": read_log(folder)}, panel="held out")`
+    """
     colour = colours(list(logs))
     panels = []
     for name, measures, factor, y in (
@@ -78,23 +85,3 @@ def _line(look: Look, log: Log, key: str, factor: float) -> Series:
     x, mean = (tuple(part) for part in zip(*points, strict=True)) if points else ((), ())
     none = (float("nan"),) * len(mean)
     return Series(look, x, mean, none, none, (1,) * len(mean))
-
-
-def plot_training(
-    logs: Mapping[str, Log], *, ax: Ax = None, figsize: Size = None, panel: str | None = None
-) -> MatplotlibFigure:
-    """Training curves from logs by name, as `floatlens_lab.scale.training.read_log` returns them.
-
-    Example: `plot_training({"llada": read_log(folder)})`
-    """
-    return draw(training_figure(logs), ax, figsize, panel)
-
-
-def plot_adaptation(
-    logs: Mapping[str, Log], *, ax: Ax = None, figsize: Size = None, panel: str | None = None
-) -> MatplotlibFigure:
-    """Curves of adaptations from logs by name, as `floatlens.adaptation.state.read_log` returns them.
-
-    Example: `plot_adaptation({"twin": read_log(folder)}, panel="held out")`
-    """
-    return draw(adaptation_figure(logs), ax, figsize, panel)

@@ -10,7 +10,7 @@ made safe, small and readable.
 """
 
 from floatlens.report.build import Made, report
+from floatlens.report.explorer import Explorer, explore
 from floatlens.report.inputs import Inputs, RunAnswers
-from floatlens.report.notebook import Explorer, explore
 
 __all__ = ["Explorer", "Inputs", "Made", "RunAnswers", "explore", "report"]

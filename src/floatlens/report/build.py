@@ -15,7 +15,7 @@ from floatlens.plots.description import Look
 from floatlens.plots.style import looks_of, shared_looks
 from floatlens.report.answer_sections import answer_sections
 from floatlens.report.codec import as_json, deflated
-from floatlens.report.explorer import explorer_data
+from floatlens.report.explorer import LARGEST, explorer_data
 from floatlens.report.findings import claim_rows, headline_rows, models
 from floatlens.report.inputs import Inputs
 from floatlens.report.render import report_page
@@ -23,9 +23,6 @@ from floatlens.report.sections import sections
 from floatlens.report.subjects import names_of
 
 __all__ = ["LARGEST", "Made", "report"]
-
-LARGEST = 15_000_000
-"""Characters of a page unless another limit is given: most mail accepts this."""
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,28 @@
-"""The explorer's part of a page: which traces it shows, packed in as much detail as fits."""
+"""The explorer: which traces it shows, packed in as much detail as fits, in a report or alone in a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
 from typing import Any
 
 from floatlens.analysis import as_rule
+from floatlens.analysis.sources import Traces, trace_files
 from floatlens.core.errors import FloatlensError
+from floatlens.core.files import write_atomically
 from floatlens.plots.description import Look
 from floatlens.plots.plotly_renderer import look_data
 from floatlens.report.detail import Detail, fitting
-from floatlens.report.subjects import Choice, Seen, Shown, choose
+from floatlens.report.render import explorer_page
+from floatlens.report.subjects import Choice, Seen, choose, look
 from floatlens.report.view import packed_trace
+from floatlens.traces import Trace, open_trace
 
-__all__ = ["explorer_data"]
+__all__ = ["LARGEST", "Explorer", "explore", "explorer_data"]
 
-_NAMES = ("all", "masked", "committed", "answer")
+LARGEST = 15_000_000
+"""Characters of a page unless another limit is given: most mail accepts this."""
 
 
 def explorer_data(
@@ -39,32 +46,77 @@ def explorer_data(
 
 def _packed(choice: Choice, rule: str, room: int) -> tuple[Detail, dict[str, str]] | None:
     """The traces in as much detail as fits; None where even the least does not."""
-    sizes = [one.seen.sizes for one in choice.shown]
+    sizes = [one.sizes for one in choice.shown.values()]
     detail: Detail | None = None
     while True:
         last, detail = detail, fitting(sizes, room, detail)
         if detail is last:
             return None
-        views = {_name(one): packed_trace(one.seen.open(), detail, rule) for one in choice.shown}
+        views = {
+            f"view-{subject}-{example}": packed_trace(one.open(), detail, rule)
+            for (subject, example), one in choice.shown.items()
+        }
         if sum(map(len, views.values())) <= room:
             return detail, views
-
-
-def _name(one: Shown) -> str:
-    return f"view-{one.subject}-{one.example}"
 
 
 def _index(choice: Choice, views: Mapping[str, str], detail: Detail, rule: str) -> dict[str, Any]:
     return {
         "models": [
-            {"ref": one.name, "label": one.look.label, **look_data(one.look), "kind": one.model["kind"]}
-            for one in choice.subjects
+            {"ref": name, "label": own.label, **look_data(own), "kind": kind}
+            for name, (own, kind) in choice.subjects.items()
         ],
-        "examples": list(choice.examples),
+        "examples": choice.examples,
         "views": sorted(views),
         "left_out": choice.left_out,
-        "groups": [name for name in _NAMES if name in detail.groups],
+        "groups": list(detail.groups),
         "error": detail.codes.error,
         "rule": rule,
         "rule_words": as_rule(rule).words,
     }
+
+
+class Explorer:
+    """The explorer as a page: shown by notebooks, and saved with `save("watch.html")`."""
+
+    def __init__(self, page: str, about: str, height: int) -> None:
+        self.page = page
+        self._about = about
+        self._height = height
+
+    def _repr_html_(self) -> str:
+        frame = 'sandbox="allow-scripts allow-downloads" loading="lazy" title="floatlens explorer"'
+        size = f'width="100%" height="{self._height}" style="border:0;border-radius:8px"'
+        return f'<iframe {frame} {size} srcdoc="{escape(self.page, quote=True)}"></iframe>'
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page to a file that opens in any browser."""
+        target = Path(path)
+        write_atomically(target, self.page.encode())
+        return target
+
+    def __repr__(self) -> str:
+        return f"Explorer({self._about}, {len(self.page) / 1e6:.1f} MB; .save(path) writes it)"
+
+
+def explore(traces: Traces, *, rule: str = "zscore", examples: int = 12, height: int = 860) -> Explorer:
+    """Watch attention move, step by step, in one trace or several: the explorer of the report.
+
+    Example: `fl.explore(trace)` as the last line of a notebook cell, or `fl.explore("runs/a").save("watch.html")`
+    """
+    seen = list(_seen(traces))
+    if not seen:
+        raise FloatlensError("no traces to explore")
+    index, views = explorer_data(seen, examples, rule, LARGEST)
+    names = ", ".join(model["label"] for model in index["models"])
+    return Explorer(explorer_page(index, views), f"{names}: {len(views)} of {len(seen)} traces", height)
+
+
+def _seen(traces: Traces) -> Iterable[Seen]:
+    if isinstance(traces, Trace):
+        yield look(traces)
+    elif isinstance(traces, str | Path):
+        yield from (look(open_trace(file), file) for file in trace_files(Path(traces)))
+    else:
+        for one in traces:
+            yield from _seen(one)

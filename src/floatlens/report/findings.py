@@ -14,6 +14,7 @@ from floatlens.report.inputs import Inputs
 __all__ = ["claim_rows", "headline_rows", "models"]
 
 Section = Mapping[str, Any]
+_PARTS = ("mean", "low", "high", "n")
 
 
 def models(inputs: Inputs, style: Mapping[str, Look]) -> list[dict[str, Any]]:
@@ -53,7 +54,7 @@ def headline_rows(inputs: Inputs, sections: Sequence[Section], order: Sequence[s
 
 
 def _numbers(one: Any) -> dict[str, float]:
-    return {key: float(getattr(one, key)) for key in ("mean", "low", "high", "n")}
+    return {key: float(getattr(one, key)) for key in _PARTS}
 
 
 def claim_rows(inputs: Inputs, sections: Sequence[Section]) -> list[dict[str, Any]]:
@@ -72,7 +73,8 @@ def claim_rows(inputs: Inputs, sections: Sequence[Section]) -> list[dict[str, An
 
 def _row(one: Claim, figure: str | None, run: str | None = None) -> dict[str, Any]:
     part = one.deciding
-    return {
+    numbers = _numbers(part.found) if part else dict.fromkeys(_PARTS) | {"n": 0}
+    return numbers | {
         "id": one.id,
         "statement": one.statement,
         "subject": one.subject,
@@ -80,10 +82,6 @@ def _row(one: Claim, figure: str | None, run: str | None = None) -> dict[str, An
         "run": run,
         "verdict": one.verdict,
         "statistic": part.name if part else "",
-        "mean": float(part.found.mean) if part else None,
-        "low": float(part.found.low) if part else None,
-        "high": float(part.found.high) if part else None,
-        "n": int(part.found.n) if part else 0,
         "limit": part.limit if part else None,
         "above": part.above if part else True,
         "changes": one.changes,

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from floatlens.report.bundle import hashed, script, styles
 from floatlens.report.codec import as_json, deflated
 
-__all__ = ["explorer_page", "plotly_size", "report_page"]
+__all__ = ["explorer_page", "report_page"]
 
 _SHEETS = ("base", "explorer")
 _MAP_STYLES = re.compile(r'if\(!document\.getElementById\("[0-9a-f]{64}"\)\)')
@@ -25,9 +25,10 @@ _MAP_STYLES = re.compile(r'if\(!document\.getElementById\("[0-9a-f]{64}"\)\)')
 
 
 @cache
-def _environment() -> Environment:
-    loader = PackageLoader("floatlens.report", "page")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+def _template(name: str) -> Template:
+    pages = PackageLoader("floatlens.report", "page")
+    known = Environment(loader=pages, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return known.get_template(name)
 
 
 @cache
@@ -38,11 +39,6 @@ def _plotly() -> tuple[str, str]:
     source = get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")  # a script's text is hashed as the page holds it
     source = _MAP_STYLES.sub("if(false)", source)
     return deflated(source.encode()), hashed(source)
-
-
-def plotly_size() -> int:
-    """Characters that plotly takes in a page."""
-    return len(_plotly()[0])
 
 
 def report_page(data: Mapping[str, Any], explorer: Mapping[str, Any] | None, blobs: Mapping[str, str]) -> str:
@@ -88,15 +84,11 @@ def _render(
         "base-uri": ["'none'"],
         "form-action": ["'none'"],
     }
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            policy="; ".join(f"{name} {' '.join(sources)}" for name, sources in policy.items()),
-            script=Markup(code),
-            styles=Markup(sheet),
-            data={name: Markup(as_json(value)) for name, value in data.items()},
-            blobs=blobs,
-            **context,
-        )
+    return _template(template).render(
+        policy="; ".join(f"{name} {' '.join(sources)}" for name, sources in policy.items()),
+        script=Markup(code),
+        styles=Markup(sheet),
+        data={name: Markup(as_json(value)) for name, value in data.items()},
+        blobs=blobs,
+        **context,
     )

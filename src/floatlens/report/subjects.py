@@ -17,7 +17,7 @@ from floatlens.plots.style import looks_of
 from floatlens.traces import Trace, open_trace
 from floatlens.traces.schema import ALWAYS
 
-__all__ = ["Choice", "Seen", "Shown", "Subject", "choose", "look", "names_of", "opened"]
+__all__ = ["Choice", "Seen", "choose", "look", "names_of", "opened"]
 
 Key = tuple[Any, ...]
 _LONGEST = 300  # characters of a question or a title; the whole of it is in the tokens
@@ -40,31 +40,16 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A model, or a model under settings that set it apart from the same model in other traces."""
-
-    key: Key
-    name: str
-    look: Look
-    model: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Shown:
-    """One trace of the explorer: which subject and which example, by their places."""
-
-    subject: int
-    example: int
-    seen: Seen
-
-
-@dataclass(frozen=True)
 class Choice:
-    """What the explorer holds. `left_out` counts the examples that are in the runs and not here."""
+    """What the explorer holds: a look and a kind for each subject, words for each example, traces by both places.
 
-    subjects: tuple[Subject, ...]
-    examples: tuple[dict[str, Any], ...]
-    shown: tuple[Shown, ...]
+    A subject is a model, or a model under settings that set it apart from the same model in other traces. `left_out`
+    counts the examples that are in the runs and not here.
+    """
+
+    subjects: dict[str, tuple[Look, str]]
+    examples: list[dict[str, Any]]
+    shown: dict[tuple[int, int], Seen]
     left_out: int
 
 
@@ -94,9 +79,8 @@ def look(trace: Trace, file: Path | None = None, run: str | None = None) -> Seen
         example = ("ids", tuple(trace.data["final"].values[:length].tolist()))
     else:
         example = ("question", question, tuple(titles), gold)
-    question = question if question is None else question[:_LONGEST]
     words = {
-        "question": question,
+        "question": question if question is None else question[:_LONGEST],
         "titles": [title[:_LONGEST] for title in titles],
         "gold": gold,
         "documents": len(documents_of(trace)),
@@ -122,14 +106,17 @@ def choose(seen: Sequence[Seen], most: int, style: Mapping[str, Look] | None = N
     picked = [example for example in turns if example is not None][:most]
     picked.sort(key=list(having).index)
     present = [one for one in subjects if any(one in having[example] for example in picked)]
-    shown = tuple(
-        Shown(present.index(subject), place, having[example][subject])
+    shown = {
+        (present.index(subject), place): having[example][subject]
         for place, example in enumerate(picked)
         for subject in present
         if subject in having[example]
-    )
-    words_of = tuple(next(iter(having[example].values())).words for example in picked)
-    return Choice(_subjects(present, seen, style), words_of, shown, len(having) - len(picked))
+    }
+    names, kind = names_of(seen), {one.subject: str(one.model["kind"]) for one in seen}
+    style = style or looks_of({names[key]: kind[key] for key in present})
+    named = {names[key]: (style[names[key]], kind[key]) for key in present}
+    words_of = [next(iter(having[example].values())).words for example in picked]
+    return Choice(named, words_of, shown, len(having) - len(picked))
 
 
 def names_of(seen: Sequence[Seen]) -> dict[Key, str]:
@@ -149,11 +136,3 @@ def _apart(settings: Mapping[str, str], others: Sequence[Mapping[str, str]]) -> 
     """The settings in which a subject differs from others of the same model; no stroke, which would end a path."""
     names = [name for name in settings if any(other.get(name) != settings[name] for other in others)]
     return [f"{name} {settings[name]}".replace("/", "\u2215").replace("\\", "\u2216") for name in names]
-
-
-def _subjects(
-    keys: Sequence[Key], seen: Sequence[Seen], style: Mapping[str, Look] | None = None
-) -> tuple[Subject, ...]:
-    names, model = names_of(seen), {one.subject: one.model for one in seen}
-    style = style or looks_of({names[key]: str(model[key]["kind"]) for key in keys})
-    return tuple(Subject(key, names[key], style[names[key]], model[key]) for key in keys)

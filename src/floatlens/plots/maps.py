@@ -1,30 +1,30 @@
-"""Anchors of one trace: received attention over steps and positions, anchors hatched, regions and commits marked."""
+"""Heatmaps of one trace: received attention by step and position with anchors and regions; q·k of one head."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from floatlens.analysis import Anchors
 from floatlens.analysis.anchor_map import AnchorMap, anchor_map
 from floatlens.analysis.flow import gold_of
+from floatlens.analysis.qk_maps import QKMaps
 from floatlens.plots.description import Axis, Entry, Figure, Heat, Look, Panel, Stretch, number_ticks
-from floatlens.plots.drawing import Ax, Size, draw
+from floatlens.plots.drawing import plot
 from floatlens.plots.registry import FigureType
 from floatlens.plots.style import label_of, piece
+from floatlens.traces import Trace
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MatplotlibFigure
-
-    from floatlens.analysis.anchors import Anchors
-    from floatlens.traces import Trace
-
-__all__ = ["ANCHORS", "anchors_figure", "plot_anchors"]
+__all__ = ["plot_anchors", "plot_qk_maps"]
 
 _FIT_TOKENS = 72
 _CALLS = 14
+_FIELDS = {"dot": "q·k (unscaled)", "cos": "cosine of q and k", "norm": "|q||k|"}
+_PANEL = 3.1  # inches
+_FIT_NAMES = 28
+_MOST_NAMES = 16
 _COLOURS = {
     "bos": "#000000",
     "question": "#56B4E9",
@@ -35,8 +35,14 @@ _COLOURS = {
 }
 
 
-def anchors_figure(anchors: Anchors | Trace, layer: int | None = None) -> Figure:
-    """Received attention of a layer, or of the mean over layers with the anchors of the mean by the same rule."""
+@plot()
+def plot_anchors(anchors: Anchors | Trace, layer: int | None = None) -> Figure:
+    """Received attention of one trace, step × position, with its anchors, from `anchors(trace)` or the trace itself.
+
+    Without a layer, the mean over layers and its anchors. Panels: steps, regions; into one `ax` goes the first.
+
+    Example: `fl.plot_anchors(trace, layer=3)`
+    """
     view = anchor_map(anchors, layer)
     found, trace = view.source, view.source.trace
     keys = view.values.shape[1]
@@ -121,26 +127,41 @@ def _first_and_last(anchors: Anchors) -> list[int]:
     return list(dict.fromkeys((layers[0], layers[-1])))
 
 
+@plot()
+def plot_qk_maps(maps: QKMaps) -> Figure:
+    """Maps of q·k, cosine and norm of one head, from `qk_maps(trace, layer, head)`. Panels: dot, cos, norm.
+
+    Anchors are marked above; keys that a query does not see stay blank.
+
+    Example: `fl.plot_qk_maps(fl.qk_maps(trace, layer=3, head=1), panel="cos")`
+    """
+    tokens = tuple(piece(text, 12) for text in maps.tokens)
+    fit = 0 < len(tokens) <= _FIT_NAMES
+    names = {} if fit or not tokens else {key: tokens[key] for key in maps.ranked[:_MOST_NAMES]}
+    size = len(maps.dot)
+    ticks = number_ticks(tokens, len(tokens)) if fit else number_ticks(range(size), 6)
+    labels = tokens if fit else tuple(str(i) for i in range(size))
+    pointers = tuple(int(key) for key in np.flatnonzero(maps.anchors))
+    panels = []
+    for field, title in _FIELDS.items():
+        heat = Heat(getattr(maps, field), labels, labels, title, down=True, pointers=pointers, names=names)
+        panels.append(Panel(field, title, Axis("key position", ticks), Axis("query position", ticks), heat=heat))
+    where = f"{label_of(maps.model)}, layer {maps.layer}, head {maps.head}, step {maps.step}"
+    words = f"{where} · ▼ anchors: {maps.rule} · n = 1 trace · blank: key not seen"
+    shape = (3 * (_PANEL + 0.8), _PANEL + (1.6 if fit else 1.0) + 0.5 * bool(names))
+    return Figure(f"q·k of {where}", tuple(panels), words, size=shape, share_y="all", page_width=330)
+
+
 ANCHORS = FigureType(
     ("anchors",),
     lambda data: {
-        f"{key}-layer{layer}": anchors_figure(one, layer)
+        f"{key}-layer{layer}": plot_anchors.describe(one, layer)
         for key, one in data["anchors"].items()
         for layer in _first_and_last(one)
     },
     on_page=False,
 )
 """The first and the last layer of one trace per model; the page has the explorer instead."""
-
-
-def plot_anchors(
-    anchors: Anchors | Trace, layer: int | None = None, *, ax: Ax = None, figsize: Size = None, panel: str | None = None
-) -> MatplotlibFigure:
-    """Received attention of one trace, step × position, with its anchors, from `anchors(trace)` or the trace itself.
-
-    Without a layer, the mean over layers. Panels: steps, regions; into given `ax` goes the first.
-
-    Example: `fl.plot_anchors(trace, layer=3)`
-    """
-    only = panel or ("steps" if ax is not None and not isinstance(ax, list | tuple) else None)
-    return draw(anchors_figure(anchors, layer), ax, figsize, only)
+QK_MAPS = FigureType(
+    ("qk_maps",), lambda data: {key: plot_qk_maps.describe(one) for key, one in data["qk_maps"].items()}, on_page=False
+)
