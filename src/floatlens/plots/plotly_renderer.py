@@ -77,8 +77,8 @@ def _panel(panel: Panel) -> dict[str, Any]:
 
 
 def _series(one: Series) -> dict[str, Any]:
-    kept = ("x", "mean", "low", "high", "n", "start", "kind", "role")
-    return look_data(one.look) | {key: getattr(one, key) for key in kept}
+    parts = {key: list(getattr(one, key)) for key in ("x", "mean", "low", "high", "n", "start")}
+    return look_data(one.look) | parts | {"kind": one.kind, "role": one.role}
 
 
 def _heat(heat: Heat) -> dict[str, Any]:
