@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,52 +19,43 @@ if TYPE_CHECKING:
 
 __all__ = ["adapt"]
 
-_TRAINING = "Training"
+_training = partial(option, panel="Training")
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
     """Settings of the recipe, and of the checks on the way."""
 
-    steps: Annotated[int | None, option("Training steps.", metavar="N", panel=_TRAINING, default="1000")] = None
-    rate: Annotated[float | None, option("Learning rate.", metavar="X", panel=_TRAINING, default="0.0005")] = None
-    rank: Annotated[int | None, option("Rank of the adapters.", metavar="N", panel=_TRAINING, default="16")] = None
-    full: Annotated[bool, flag("Train all weights instead of adapters.", "--full", panel=_TRAINING)] = False
+    steps: Annotated[int | None, _training("Training steps.", metavar="N", default="1000")] = None
+    rate: Annotated[float | None, _training("Learning rate.", metavar="X", default="0.0005")] = None
+    rank: Annotated[int | None, _training("Rank of the adapters.", metavar="N", default="16")] = None
+    full: Annotated[bool, flag("Train all weights instead of adapters.", "--full", panel="Training")] = False
     distill: Annotated[
-        float | None,
-        option("Weight of the frozen base's predictions, 0 to 1.", metavar="X", panel=_TRAINING, default="0"),
+        float | None, _training("Weight of the frozen base's predictions, 0 to 1.", metavar="X", default="0")
     ] = None
     anneal: Annotated[
-        int | None,
-        option("Steps over which later tokens become visible.", metavar="N", panel=_TRAINING, default="0"),
+        int | None, _training("Steps over which later tokens become visible.", metavar="N", default="0")
     ] = None
-    seed: Annotated[
-        int | None, option("Seed of rows, masks and adapters.", metavar="N", panel=_TRAINING, default="0")
-    ] = None
+    seed: Annotated[int | None, _training("Seed of rows, masks and adapters.", metavar="N", default="0")] = None
     recipe: Annotated[
-        Path | None,
-        option("JSON file with settings of the recipe; options take precedence.", metavar="FILE", panel=_TRAINING),
+        Path | None, _training("JSON file with settings of the recipe; options take precedence.", metavar="FILE")
     ] = None
-    start_from: Annotated[
-        Path | None, option("Adapter to start from.", metavar="FOLDER", panel=_TRAINING, default="a new one")
-    ] = None
+    start_from: Annotated[Path | None, _training("Adapter to start from.", metavar="FOLDER", default="a new one")] = (
+        None
+    )
     mask_token: Annotated[
-        str | None,
-        option("Token used as the mask.", metavar="TEXT", panel=_TRAINING, default="an unused special token"),
+        str | None, _training("Token used as the mask.", metavar="TEXT", default="an unused special token")
     ] = None
-    check_every: Annotated[
-        int, option("Steps between checks on held-out data; 0: none.", metavar="N", min=0, panel=_TRAINING)
-    ] = 200
+    check_every: Annotated[int, _training("Steps between checks on held-out data; 0: none.", metavar="N", min=0)] = 200
     threads: Annotated[
-        int, option("Torch threads; results are repeatable for the same number.", metavar="N", min=1, panel=_TRAINING)
+        int, _training("Torch threads; results are repeatable for the same number.", metavar="N", min=1)
     ] = 1
 
 
 def adapt(
     context: typer.Context,
     base: Annotated[
-        str,
-        typer.Argument(metavar="BASE", help="Hub id, folder, .gguf file or registered name.", show_default=False),
+        str, typer.Argument(metavar="BASE", help="Hub id, folder, .gguf file or registered name.", show_default=False)
     ],
     data: Annotated[
         list[Path],

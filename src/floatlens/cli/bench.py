@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from floatlens.cli.commands import option
-from floatlens.cli.lab import require_lab
+from floatlens.cli.commands import option, require_lab
 from floatlens.cli.parsing import parse_numbers
 from floatlens.cli.terminal import say
 
@@ -20,8 +19,7 @@ def bench(
         option("Cost of capture, cost of edits, speed-up with two workers, or all."),
     ] = "all",
     lengths: Annotated[
-        str | None,
-        option("Comma-separated sequence lengths.", metavar="N,N", default="512 to 8192; edits: up to 2048"),
+        str | None, option("Comma-separated sequence lengths.", metavar="N,N", default="512 to 8192; edits: up to 2048")
     ] = None,
     rounds: Annotated[
         int | None, option("Repetitions of each variant.", metavar="N", min=1, default="3; edits: 2")

@@ -6,12 +6,15 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import wraps
+from importlib.util import find_spec
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["Group", "add_command", "flag", "new_app", "option", "paragraphs"]
+from floatlens.core.errors import FloatlensError
+
+__all__ = ["Group", "add_command", "flag", "new_app", "option", "paragraphs", "require_lab"]
 
 
 def option(
@@ -30,6 +33,14 @@ def option(
 def flag(help: str, name: str, *names: str, panel: str | None = None, **more: Any) -> Any:
     """A typer option that takes no value."""
     return typer.Option(name, *names, help=help, rich_help_panel=panel, show_default=False, **more)
+
+
+def require_lab(command: str) -> None:
+    """Refuse a command whose code (trainer, benchmarks) is in `lab/` of the repository and not installed."""
+    if find_spec("floatlens_lab") is None:
+        raise FloatlensError(
+            f"{command}: its code is not part of the installed package; clone the repository and run `make setup`"
+        )
 
 
 Debug = Annotated[bool, flag("Show tracebacks and the warnings of libraries.", "--debug")]
@@ -90,28 +101,33 @@ def paragraphs(text: str) -> str:
 
 def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with the fields of its dataclass parameters as parameters of their own, and with `debug`."""
-    groups: dict[str, Any] = {}
-    flat: list[inspect.Parameter] = []
-    for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        if is_dataclass(parameter.annotation):
-            groups[parameter.name] = parameter.annotation
-            hints = get_type_hints(parameter.annotation, include_extras=True)
-            for field in fields(parameter.annotation):
-                flat.append(_parameter(field.name, hints[field.name], field.default))
-        else:
-            flat.append(_parameter(parameter.name, parameter.annotation, parameter.default))
-    flat.append(_parameter("debug", Debug, False))
+    own = inspect.signature(function, eval_str=True).parameters.values()
+    groups = {one.name: one.annotation for one in own if is_dataclass(one.annotation)}
+    flat = [leaf for one in own for leaf in _leaves(one.name, one.annotation, one.default)]
+    flat += _leaves("debug", Debug, False)
 
     @wraps(function)
     def command(**given: Any) -> Any:
         del given["debug"]  # read by `main`, before anything is imported
         for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+            given[name] = _filled(group, given)
         return function(**given)
 
     command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     return command
 
 
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+def _leaves(name: str, annotation: Any, default: Any) -> list[inspect.Parameter]:
+    """A parameter as it is, or the fields of a dataclass, and of the dataclasses in it."""
+    if not is_dataclass(annotation):
+        return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)]
+    hints = get_type_hints(annotation, include_extras=True)
+    return [leaf for one in fields(annotation) for leaf in _leaves(one.name, hints[one.name], one.default)]
+
+
+def _filled(group: Any, given: dict[str, Any]) -> Any:
+    """A dataclass of options with its values, which are taken out of `given`."""
+    hints = get_type_hints(group)
+    return group(
+        **{name: _filled(hint, given) if is_dataclass(hint) else given.pop(name) for name, hint in hints.items()}
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,9 +27,12 @@ __all__ = [
     "PromptOptions",
     "Rule",
     "Runs",
+    "StudyOptions",
 ]
 
-_DATA, _PROMPT, _DECODING, _MODEL, _MACHINE = "Data", "Prompt", "Decoding", "Model", "Machine"
+_data, _prompt, _decoding, _model, _machine = (
+    partial(option, panel=panel) for panel in ("Data", "Prompt", "Decoding", "Model", "Machine")
+)
 
 Models = Annotated[
     list[str],
@@ -42,14 +46,10 @@ DataRefs = Annotated[
     ),
 ]
 Out = Annotated[Path, option("Run folder.", metavar="FOLDER")]
-FirstLine = Annotated[bool, flag("Score an answer up to its first line break.", "--first-line", panel=_DECODING)]
+FirstLine = Annotated[bool, flag("Score an answer up to its first line break.", "--first-line", panel="Decoding")]
 Gold = Annotated[
     Literal["answer"] | None,
-    option(
-        "Which documents are gold; answer: those that contain an accepted answer.",
-        panel=_DATA,
-        default="as marked in the data",
-    ),
+    _data("Which documents are gold; answer: those that contain an accepted answer.", default="as marked in the data"),
 ]
 Runs = Annotated[
     list[Path],
@@ -69,15 +69,12 @@ Rule = Annotated[
 class DataOptions:
     """How data files are read."""
 
-    limit: Annotated[
-        int | None, option("Use only the first N questions of each data set.", metavar="N", min=1, panel=_DATA)
-    ] = None
-    skip_bad: Annotated[bool, flag("Skip bad records of data files, with a warning.", "--skip-bad", panel=_DATA)] = (
+    limit: Annotated[int | None, _data("Use only the first N questions of each data set.", metavar="N", min=1)] = None
+    skip_bad: Annotated[bool, flag("Skip bad records of data files, with a warning.", "--skip-bad", panel="Data")] = (
         False
     )
     format: Annotated[
-        str | None,
-        option("Format of the data files.", metavar="NAME", panel=_DATA, default="detected from the first record"),
+        str | None, _data("Format of the data files.", metavar="NAME", default="detected from the first record")
     ] = None
 
     def values(self) -> dict[str, Any]:
@@ -89,17 +86,10 @@ class DataOptions:
 class PromptOptions:
     """How a question becomes a prompt."""
 
-    template: Annotated[str, option("Prompt template: a name or a .yaml file.", metavar="NAME", panel=_PROMPT)] = (
-        "default"
-    )
+    template: Annotated[str, _prompt("Prompt template: a name or a .yaml file.", metavar="NAME")] = "default"
     chat: Annotated[
         bool | None,
-        option(
-            "Send the prompt as a chat message.",
-            metavar="",
-            panel=_PROMPT,
-            default="if the tokenizer has a chat template",
-        ),
+        _prompt("Send the prompt as a chat message.", metavar="", default="if the tokenizer has a chat template"),
     ] = None
 
     def values(self) -> dict[str, Any]:
@@ -113,23 +103,19 @@ class DecodingOptions:
 
     sampler: Annotated[
         str | None,
-        option(
-            "llada, dream, threshold or ar; applies to models of its kind.",
-            metavar="NAME",
-            panel=_DECODING,
-            default="the family's own",
+        _decoding(
+            "llada, dream, threshold or ar; applies to models of its kind.", metavar="NAME", default="the family's own"
         ),
     ] = None
     settings: Annotated[
         list[str] | None,
-        option(
+        _decoding(
             "Sampler setting, such as gen_length=16; applies to samplers that have it. Repeatable.",
             "--set",
             metavar="KEY=VALUE",
-            panel=_DECODING,
         ),
     ] = None
-    seed: Annotated[int | None, option("Sampler seed.", metavar="N", min=0, panel=_DECODING, default="0")] = None
+    seed: Annotated[int | None, _decoding("Sampler seed.", metavar="N", min=0, default="0")] = None
 
     def values(self) -> dict[str, Any]:
         """As options of a preset; the seed is one of the settings."""
@@ -142,30 +128,20 @@ class ModelOptions:
 
     family: Annotated[
         str | None,
-        option(
-            "Model family (floatlens models lists them).",
-            metavar="NAME",
-            panel=_MODEL,
-            default="from the configuration",
-        ),
+        _model("Model family (floatlens models lists them).", metavar="NAME", default="from the configuration"),
     ] = None
-    revision: Annotated[str | None, option("Revision of a hub repository.", metavar="NAME", panel=_MODEL)] = None
+    revision: Annotated[str | None, _model("Revision of a hub repository.", metavar="NAME")] = None
     dtype: Annotated[
         str | None,
-        option(
-            "float32, bfloat16, float16 or auto.",
-            metavar="NAME",
-            panel=_MODEL,
-            default="float32 on a CPU, else the checkpoint's",
+        _model(
+            "float32, bfloat16, float16 or auto.", metavar="NAME", default="float32 on a CPU, else the checkpoint's"
         ),
     ] = None
     device: Annotated[
-        str | None,
-        option("cpu, cuda, cuda:1 or mps.", metavar="NAME", panel=_MODEL, default="cuda if available, else cpu"),
+        str | None, _model("cpu, cuda, cuda:1 or mps.", metavar="NAME", default="cuda if available, else cpu")
     ] = None
     device_map: Annotated[
-        str | None,
-        option("Instead of --device: auto spreads a model over all GPUs.", metavar="MAP", panel=_MODEL),
+        str | None, _model("Instead of --device: auto spreads a model over all GPUs.", metavar="MAP")
     ] = None
 
     def values(self) -> dict[str, Any]:
@@ -180,39 +156,29 @@ class MachineOptions:
     """Where the work is done. None of these changes a result."""
 
     workers: Annotated[
-        int | None,
-        option("Worker processes.", metavar="N", min=1, panel=_MACHINE, default="from the study, else automatic"),
+        int | None, _machine("Worker processes.", metavar="N", min=1, default="from the study, else automatic")
     ] = None
     threads: Annotated[
-        int | None,
-        option("Threads of each worker.", metavar="N", min=1, panel=_MACHINE, default="from the study, else automatic"),
+        int | None, _machine("Threads of each worker.", metavar="N", min=1, default="from the study, else automatic")
     ] = None
     batch: Annotated[
-        int | None,
-        option("Questions decoded together.", metavar="N", min=1, panel=_MACHINE, default="from the study, else 16"),
+        int | None, _machine("Questions decoded together.", metavar="N", min=1, default="from the study, else 16")
     ] = None
     executor: Annotated[
         Literal["local", "ray"] | None,
-        option("This machine, or Ray (docs/cluster.md).", panel=_MACHINE, default="from the study, else local"),
+        _machine("This machine, or Ray (docs/cluster.md).", default="from the study, else local"),
     ] = None
     address: Annotated[
         str | None,
-        option(
+        _machine(
             "Address of the Ray cluster, such as auto or ray://host:10001.",
             metavar="URL",
-            panel=_MACHINE,
             default="a new one on this machine",
         ),
     ] = None
     gpus: Annotated[
         float | None,
-        option(
-            "GPUs that Ray reserves for each worker.",
-            metavar="N",
-            min=0,
-            panel=_MACHINE,
-            default="from the study, else 0",
-        ),
+        _machine("GPUs that Ray reserves for each worker.", metavar="N", min=0, default="from the study, else 0"),
     ] = None
 
     def values(self) -> dict[str, Any]:
@@ -226,3 +192,19 @@ class OutputOptions:
 
     dry_run: Annotated[bool, flag("Show the plan and stop; nothing is written.", "--dry-run")] = False
     no_report: Annotated[bool, flag("Do not write report.html.", "--no-report")] = False
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """All that the presets share."""
+
+    output: OutputOptions
+    reading: DataOptions
+    prompt: PromptOptions
+    decoding: DecodingOptions
+    loading: ModelOptions
+    machine: MachineOptions
+
+    def values(self) -> dict[str, Any]:
+        """As options of a preset."""
+        return self.reading.values() | self.prompt.values() | self.decoding.values() | self.loading.values()

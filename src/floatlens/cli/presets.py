@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from floatlens.cli.commands import flag, option
-from floatlens.cli.options import (
-    DataOptions,
-    DataRefs,
-    DecodingOptions,
-    FirstLine,
-    Gold,
-    MachineOptions,
-    ModelOptions,
-    Models,
-    Out,
-    OutputOptions,
-    PromptOptions,
-)
+from floatlens.cli.options import DataRefs, FirstLine, Gold, Models, Out, StudyOptions
 from floatlens.cli.parsing import parse_names
-from floatlens.cli.studies import Request, run_study
+from floatlens.cli.studies import run_study
 from floatlens.core.errors import FloatlensError
 
 __all__ = ["intervene", "qa", "stress"]
 
-_TESTS = "Stress tests"
+_data = partial(option, panel="Data")
+_test = partial(option, panel="Stress tests")
 
 
 def qa(
@@ -40,24 +30,14 @@ def qa(
         str, option("closed (no documents), rag (with documents), or both.", metavar="NAMES")
     ] = "closed,rag",
     first_line: FirstLine = False,
-    documents: Annotated[
-        int | None, option("Show only the first N documents.", metavar="N", min=1, panel="Data")
-    ] = None,
+    documents: Annotated[int | None, _data("Show only the first N documents.", metavar="N", min=1)] = None,
     corpus: Annotated[
-        Path | None,
-        option("Retrieve documents from this file (BM25).", metavar="FILE", panel="Data", default="those in the data"),
+        Path | None, _data("Retrieve documents from this file (BM25).", metavar="FILE", default="those in the data")
     ] = None,
-    top: Annotated[
-        int | None, option("Passages to retrieve from --corpus.", metavar="N", min=1, panel="Data", default="5")
-    ] = None,
+    top: Annotated[int | None, _data("Passages to retrieve from --corpus.", metavar="N", min=1, default="5")] = None,
     paper: Annotated[bool, flag("Add the paper's rows to the table.", "--paper")] = False,
     *,
-    output: OutputOptions,
-    reading: DataOptions,
-    prompt: PromptOptions,
-    decoding: DecodingOptions,
-    loading: ModelOptions,
-    machine: MachineOptions,
+    common: StudyOptions,
 ) -> None:
     """Score answers closed book and with documents.
 
@@ -75,9 +55,9 @@ def qa(
         top=top,
         paper=paper,
         first_line=first_line,
-        **_shared(reading, prompt, decoding, loading),
+        **common.values(),
     )
-    raise typer.Exit(run_study(study, Request(out, machine, output, ["floatlens", *context.obj])))
+    raise typer.Exit(run_study(study, out, context, common.output, common.machine))
 
 
 def stress(
@@ -87,31 +67,23 @@ def stress(
     out: Out,
     test: Annotated[
         list[str] | None,
-        option(
+        _test(
             "Comma-separated stress tests, or one with settings, such as order:shuffles=8. Repeatable.",
             metavar="TEST",
-            panel=_TESTS,
             default="noise, position, distractor, layout, order, masks",
         ),
     ] = None,
     documents: Annotated[
-        int | None,
-        option("Documents shown by position, layout and order.", metavar="N", min=2, panel=_TESTS, default="10"),
+        int | None, _test("Documents shown by position, layout and order.", metavar="N", min=2, default="10")
     ] = None,
     places: Annotated[
-        str | None,
-        option("Places of the gold document, such as 0,4,9.", metavar="NUMBERS", panel=_TESTS, default="all"),
+        str | None, _test("Places of the gold document, such as 0,4,9.", metavar="NUMBERS", default="all")
     ] = None,
-    stress_seed: Annotated[int, option("Seed of the stress tests.", metavar="N", min=0, panel=_TESTS)] = 0,
+    stress_seed: Annotated[int, _test("Seed of the stress tests.", metavar="N", min=0)] = 0,
     gold: Gold = None,
     first_line: FirstLine = False,
     *,
-    output: OutputOptions,
-    reading: DataOptions,
-    prompt: PromptOptions,
-    decoding: DecodingOptions,
-    loading: ModelOptions,
-    machine: MachineOptions,
+    common: StudyOptions,
 ) -> None:
     """Measure robustness to noise, position, distractors and order.
 
@@ -129,9 +101,9 @@ def stress(
         stress=settings,
         stress_seed=stress_seed,
         first_line=first_line,
-        **_shared(reading, prompt, decoding, loading),
+        **common.values(),
     )
-    raise typer.Exit(run_study(study, Request(out, machine, output, ["floatlens", *context.obj])))
+    raise typer.Exit(run_study(study, out, context, common.output, common.machine))
 
 
 def intervene(
@@ -145,19 +117,13 @@ def intervene(
         option("Trace the first N questions under each edit (drift, absorption).", metavar="N", min=0, default="8"),
     ] = None,
     heads_from: Annotated[
-        list[Path] | None,
-        option("Run whose traces tell which heads retrieve. Repeatable.", metavar="RUN"),
+        list[Path] | None, option("Run whose traces tell which heads retrieve. Repeatable.", metavar="RUN")
     ] = None,
     control_seed: Annotated[int, option("Seed of the random controls.", metavar="N", min=0)] = 0,
     gold: Gold = None,
     first_line: FirstLine = False,
     *,
-    output: OutputOptions,
-    reading: DataOptions,
-    prompt: PromptOptions,
-    decoding: DecodingOptions,
-    loading: ModelOptions,
-    machine: MachineOptions,
+    common: StudyOptions,
 ) -> None:
     """Edit attention and measure the effect on answers.
 
@@ -179,15 +145,9 @@ def intervene(
         control_seed=control_seed,
         gold=gold,
         first_line=first_line,
-        **_shared(reading, prompt, decoding, loading),
+        **common.values(),
     )
-    raise typer.Exit(run_study(study, Request(out, machine, output, ["floatlens", *context.obj])))
-
-
-def _shared(
-    reading: DataOptions, prompt: PromptOptions, decoding: DecodingOptions, loading: ModelOptions
-) -> dict[str, Any]:
-    return reading.values() | prompt.values() | decoding.values() | loading.values()
+    raise typer.Exit(run_study(study, out, context, common.output, common.machine))
 
 
 def _tests(

@@ -10,7 +10,7 @@ import typer
 
 from floatlens.cli.commands import flag, option
 from floatlens.cli.options import MachineOptions, OutputOptions
-from floatlens.cli.studies import Request, run_study
+from floatlens.cli.studies import run_study
 from floatlens.core.errors import FloatlensError
 
 __all__ = ["demo", "run"]
@@ -39,7 +39,7 @@ def run(
         return
     if study is None:
         raise FloatlensError("give a study, such as: floatlens run study.yaml (docs/studies.md shows one)")
-    raise typer.Exit(run_study(study, Request(out, machine, output, ["floatlens", *context.obj])))
+    raise typer.Exit(run_study(study, out, context, output, machine))
 
 
 def demo(
@@ -63,4 +63,4 @@ def demo(
         sys.stdout.write(file.read_text(encoding="utf-8"))
         return
     with resources.as_file(file) as path:
-        raise typer.Exit(run_study(path, Request(out, machine, output, ["floatlens", *context.obj])))
+        raise typer.Exit(run_study(path, out, context, output, machine))

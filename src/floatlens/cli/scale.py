@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floatlens.cli.commands import flag, option
-from floatlens.cli.lab import require_lab
+from floatlens.cli.commands import flag, option, require_lab
 from floatlens.cli.parsing import parse_names
 from floatlens.cli.terminal import console, duration, progress, say
 from floatlens.core.errors import FloatlensError, did_you_mean

@@ -8,9 +8,10 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import typer
 
 from floatlens.cli.options import MachineOptions, OutputOptions
 from floatlens.cli.terminal import SHOWN, Bar, console, duration, progress, say, tell_warnings
@@ -25,38 +26,30 @@ if TYPE_CHECKING:
     from floatlens.runs.study_file import StudyLike
     from floatlens.runs.team import Team
 
-__all__ = ["Request", "run_study"]
+__all__ = ["run_study"]
 
 
-@dataclass(frozen=True)
-class Request:
-    """What was given on the command line beside the study; `command` is repeated to continue."""
-
-    out: Path | None
-    machine: MachineOptions
-    output: OutputOptions
-    command: Sequence[str]
-
-
-def run_study(study: StudyLike, request: Request) -> int:
+def run_study(
+    study: StudyLike, out: Path | None, context: typer.Context, output: OutputOptions, machine: MachineOptions
+) -> int:
     """Plan, run and publish a study; gives the exit code."""
     from floatlens.runs.plan import make_plan
     from floatlens.runs.run import folder_of, opened_folder, with_options
     from floatlens.runs.study_file import read_study
 
-    report = {"report": False} if request.output.no_report else {}
-    source = with_options(read_study(study), machine=request.machine.values(), output=report)
-    folder = folder_of(source, request.out)
+    command = shlex.join(["floatlens", *context.obj])
+    report = {"report": False} if output.no_report else {}
+    source = with_options(read_study(study), machine=machine.values(), output=report)
+    folder = folder_of(source, out)
     _check_folder(folder)
     say(f"planning {source.study.name}")  # models and data are looked at, which may take a moment
     plan = make_plan(source, say)
-    if request.output.dry_run and not folder.exists():
+    if output.dry_run and not folder.exists():
         _show_plan(plan, None, folder)
         return 0
-    write = not request.output.dry_run
-    with opened_folder(plan, folder, shlex.join(request.command), write=write, say=say) as held:
+    with opened_folder(plan, folder, command, write=not output.dry_run, say=say) as held:
         counts, team = _show_plan(plan, held, folder)
-        if request.output.dry_run:
+        if output.dry_run:
             return 0
         session = _Session(folder, counts)
         try:
@@ -65,7 +58,7 @@ def run_study(study: StudyLike, request: Request) -> int:
             made = _publish(plan, folder)
         except KeyboardInterrupt:
             say(f"stopped with {session.done} of {session.total} items on record")
-            say(f"to continue: {shlex.join(request.command)}")
+            say(f"to continue: {command}")
             return 130
         return session.summary(made, [model.ref for model in plan.models], plan.notes)
 

@@ -9,24 +9,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 from floatlens.cli.commands import option
-from floatlens.cli.options import (
-    DataOptions,
-    DecodingOptions,
-    Gold,
-    MachineOptions,
-    ModelOptions,
-    Models,
-    OutputOptions,
-    PromptOptions,
-)
+from floatlens.cli.options import Gold, ModelOptions, Models, StudyOptions
 from floatlens.cli.parsing import parse_layers, parse_names
-from floatlens.cli.studies import Request, run_study
+from floatlens.cli.studies import run_study
 from floatlens.cli.terminal import Bar, clean, console, duration, progress, say
 from floatlens.core.errors import FloatlensError
 
@@ -37,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["trace"]
 
 _SUFFIX = ".zarr.zip"
-_LENGTH = "--target: a forced text has a length of its own; leave gen_length out"
-_QUESTION, _CAPTURE = "One question", "Capture"
+_question = partial(option, panel="One question")
+_capture = partial(option, panel="Capture")
 _PROBES = "received, entropy, flow, answer_rows, qk, extremes"
 
 
@@ -46,12 +38,10 @@ _PROBES = "received, entropy, flow, answer_rows, qk, extremes"
 class QuestionOptions:
     """One question, instead of data."""
 
-    question: Annotated[str | None, option("One question, instead of --data.", metavar="TEXT", panel=_QUESTION)] = None
-    document: Annotated[
-        list[str] | None, option("Document for --question. Repeatable.", metavar="TEXT", panel=_QUESTION)
-    ] = None
+    question: Annotated[str | None, _question("One question, instead of --data.", metavar="TEXT")] = None
+    document: Annotated[list[str] | None, _question("Document for --question. Repeatable.", metavar="TEXT")] = None
     gold_document: Annotated[
-        int | None, option("Which --document contains the answer, counted from 0.", metavar="N", panel=_QUESTION)
+        int | None, _question("Which --document contains the answer, counted from 0.", metavar="N")
     ] = None
 
 
@@ -61,19 +51,16 @@ class CaptureOptions:
 
     target: Annotated[
         str | None,
-        option(
+        _capture(
             "Force this text instead of the model's own answer. With --data: field (the record's target) or answer "
             "(its first accepted answer).",
             metavar="TEXT",
-            panel=_CAPTURE,
         ),
     ] = None
-    probes: Annotated[
-        str | None, option("Comma-separated probes.", metavar="NAMES", panel=_CAPTURE, default=_PROBES)
-    ] = None
-    heads: Annotated[Literal["all", "mean"], option("Keep every head, or their mean.", panel=_CAPTURE)] = "all"
+    probes: Annotated[str | None, _capture("Comma-separated probes.", metavar="NAMES", default=_PROBES)] = None
+    heads: Annotated[Literal["all", "mean"], _capture("Keep every head, or their mean.")] = "all"
     layers: Annotated[
-        str | None, option("Comma-separated layers, such as 0,1,-1.", metavar="NUMBERS", panel=_CAPTURE, default="all")
+        str | None, _capture("Comma-separated layers, such as 0,1,-1.", metavar="NUMBERS", default="all")
     ] = None
 
     def values(self) -> dict[str, Any]:
@@ -94,12 +81,7 @@ def trace(
     *,
     asked: QuestionOptions,
     capture: CaptureOptions,
-    output: OutputOptions,
-    reading: DataOptions,
-    prompt: PromptOptions,
-    decoding: DecodingOptions,
-    loading: ModelOptions,
-    machine: MachineOptions,
+    common: StudyOptions,
 ) -> None:
     """Record the attention of each decoding step.
 
@@ -109,45 +91,38 @@ def trace(
     if (data is None) == (asked.question is None):
         raise FloatlensError("give either --data REF or --question TEXT")
     if data is None:
-        _refuse(reading, output, machine, gold, models)
-        _trace_question(models[0], out, asked, capture, prompt, decoding, loading)
+        _refuse(common, gold, models)
+        _trace_question(models[0], out, asked, capture, common)
         return
     target = capture.target
     if asked.document or asked.gold_document is not None:
         raise FloatlensError("--document and --gold-document go with --question; with --data they are in the file")
     if target not in (None, "field", "answer"):
         raise FloatlensError(f"--target {target!r}: with --data, give field or answer; a text goes with --question")
-    shared = reading.values() | prompt.values() | decoding.values() | loading.values()
-    if target is not None and "gen_length" in shared["settings"]:
-        raise FloatlensError(_LENGTH)
+    _check_length(capture, common)
     from floatlens.runs.presets import trace_study
 
-    study = trace_study(models, data, target=cast("Any", target), gold=gold, **capture.values(), **shared)
-    raise typer.Exit(run_study(study, Request(out, machine, output, ["floatlens", *context.obj])))
+    study = trace_study(models, data, target=cast("Any", target), gold=gold, **capture.values(), **common.values())
+    raise typer.Exit(run_study(study, out, context, common.output, common.machine))
 
 
-def _refuse(
-    reading: DataOptions, output: OutputOptions, machine: MachineOptions, gold: str | None, models: list[str]
-) -> None:
+def _check_length(capture: CaptureOptions, common: StudyOptions) -> None:
+    if capture.target is not None and "gen_length" in common.decoding.values()["settings"]:
+        raise FloatlensError("--target: a forced text has a length of its own; leave gen_length out")
+
+
+def _refuse(common: StudyOptions, gold: str | None, models: list[str]) -> None:
     """Options that mean nothing for one question."""
     if len(models) > 1:
         raise FloatlensError("--question: give one MODEL")
-    groups: tuple[Any, ...] = (reading, output, machine)
+    groups: tuple[Any, ...] = (common.reading, common.output, common.machine)
     given = [name for group in groups for name, value in vars(group).items() if value != getattr(type(group), name)]
     given += ["gold"] if gold is not None else []
     if given:
         raise FloatlensError(f"--{given[0].replace('_', '-')} goes with --data, not with --question")
 
 
-def _trace_question(
-    ref: str,
-    out: Path,
-    asked: QuestionOptions,
-    capture: CaptureOptions,
-    prompt: PromptOptions,
-    decoding: DecodingOptions,
-    loading: ModelOptions,
-) -> None:
+def _trace_question(ref: str, out: Path, asked: QuestionOptions, capture: CaptureOptions, common: StudyOptions) -> None:
     """One question into one trace file. What can be wrong is checked before the model is loaded."""
     out = _trace_file(out)
     documents, gold, target = asked.document or [], asked.gold_document, capture.target
@@ -155,10 +130,11 @@ def _trace_question(
         raise FloatlensError(f"--gold-document {gold}: there is no such document; give it with --document")
     if target is not None and not target.strip():
         raise FloatlensError("--target: the text is empty")
-    planned = _planned(ref, capture, prompt, decoding, loading)
+    _check_length(capture, common)
+    planned = _planned(ref, capture, common)
     settings: dict[str, Any] = {"sampler": planned.ask.decoding.sampler}
     settings |= planned.ask.decoding.settings if target is None else planned.forced
-    model = _load(ref, loading)
+    model = _load(ref, common.loading)
     import torch
 
     from floatlens.attention.select import Select
@@ -166,7 +142,7 @@ def _trace_question(
     from floatlens.traces.tracing import trace as trace_one
 
     given: dict[str, Any] = {"question": asked.question, "documents": documents, "gold": gold, "target": target}
-    given |= planned.capture.model_dump(include={"probes", "heads"}) | prompt.values() | settings
+    given |= planned.capture.model_dump(include={"probes", "heads"}) | common.prompt.values() | settings
     with progress("tracing", 1) as bar, _watched(model, settings, bar):
         try:
             found = trace_one(model, select=Select(layers=planned.capture.layers), **given)
@@ -194,23 +170,14 @@ def _trace_file(out: Path) -> Path:
     return out
 
 
-def _planned(
-    ref: str,
-    capture: CaptureOptions,
-    prompt: PromptOptions,
-    decoding: DecodingOptions,
-    loading: ModelOptions,
-) -> PlannedModel:
+def _planned(ref: str, capture: CaptureOptions, common: StudyOptions) -> PlannedModel:
     """The model with sampler, settings and capture decided, as in a study of it alone; no weights are read."""
     from floatlens.probes import make_probes
     from floatlens.runs.models import plan_models
     from floatlens.runs.presets import trace_study
     from floatlens.runs.study_file import read_study
 
-    shared = prompt.values() | decoding.values() | loading.values()
-    if capture.target is not None and "gen_length" in shared["settings"]:
-        raise FloatlensError(_LENGTH)
-    study = trace_study([ref], ["one question"], **capture.values(), **shared)
+    study = trace_study([ref], ["one question"], **capture.values(), **common.values())
     (planned,) = plan_models(read_study(study), forced=capture.target is not None, say=say)
     make_probes(planned.capture.probes or ())
     return planned
