@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +16,7 @@ from floatlens.cli.commands import flag, option
 from floatlens.cli.options import Rule, Runs
 from floatlens.cli.parsing import parse_names
 from floatlens.cli.tables import estimate, new_table
-from floatlens.cli.terminal import clean, console, progress, say
+from floatlens.cli.terminal import clean, console, progress, say, say_skipped
 
 if TYPE_CHECKING:
     from floatlens.claims import Claim
@@ -40,6 +40,7 @@ def figures(
     """
     from floatlens.claims import answer_claims
     from floatlens.records.store import has_answers, open_answers
+    from floatlens.runs.answer_outputs import publish_answers
     from floatlens.runs.trace_outputs import publish_traces
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
@@ -51,8 +52,8 @@ def figures(
             runs, where, only=parse_names(only, "--only") or (), formats=names, rule=rule, more=more, each=each
         )
     if len(studies) == 1 and not only:  # several studies have tables of answers of their own
-        made.files += _answers(studies[0], where, names)
-    _say_skipped(made.skipped)
+        made.files += publish_answers(studies[0], where, formats=names).files
+    say_skipped(made.skipped)
     if made.claims:
         console().print(claims_view(made.claims))
     drawn = sum(path.parent.name == "figures" for path in made.files)
@@ -70,7 +71,7 @@ def claims(runs: Runs, rule: Rule = None) -> None:
     skipped: dict[str, str] = {}
     with _walking(traced_runs(runs)) as each:
         found = judge(runs, rule=rule, skipped=skipped, each=lambda trace: each(0, 0))
-    _say_skipped(skipped)
+    say_skipped(skipped)
     console().print(claims_view(found))
 
 
@@ -99,14 +100,8 @@ def report(
         made = report_runs(
             runs, where, examples=examples, rule=rule, by_run=by_run, largest=int(max_mb * 1e6), each=each
         )
-    _say_skipped(made.skipped)
+    say_skipped(made.skipped)
     say(f"wrote {made.path} ({made.size / 1e6:.1f} MB); open it in a browser")
-
-
-def _answers(study: Path, out: Path, formats: Sequence[str]) -> list[Path]:
-    from floatlens.runs.answer_outputs import publish_answers
-
-    return publish_answers(study, out, formats=formats).files
 
 
 @contextmanager
@@ -116,13 +111,6 @@ def _walking(runs: Sequence[Path]) -> Iterator[Callable[[int, int], None]]:
 
     with progress("analysing", sum(len(trace_files(run)) for run in runs)) as bar:
         yield lambda done, total: bar.item()
-
-
-def _say_skipped(skipped: Mapping[str, str]) -> None:
-    from floatlens.cli.study_views import skipped_lines
-
-    for line in skipped_lines(skipped):
-        say(line)
 
 
 def claims_view(found: Sequence[Claim]) -> RenderableType:

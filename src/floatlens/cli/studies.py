@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from floatlens.cli.options import MachineOptions, OutputOptions
-from floatlens.cli.terminal import SHOWN, Bar, console, duration, progress, say, tell_warnings
+from floatlens.cli.terminal import Bar, console, duration, progress, say, say_skipped
 from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from floatlens.runs.team import Team
 
 __all__ = ["run_study"]
+
+_SHOWN = 3
+"""Warnings and failures of a run that are shown as they come."""
 
 
 def run_study(
@@ -152,13 +155,10 @@ class _Session:
         named = f"{where}, question {record.index} ({record.id})"
         if record.warnings:
             self._warned += 1
-            tell_warnings(self._warned, named, record.warnings, self.out)
+            self._tell(self._warned, [f"warning: {named}: {one}" for one in record.warnings], "warning: more warnings")
         if record.status == "failed":
             self.failed += 1
-            if self.failed <= SHOWN:
-                say(f"{named} failed: {record.error}")
-            elif self.failed == SHOWN + 1:
-                say(f"more failures are listed in {self.out / 'records.jsonl'}")
+            self._tell(self.failed, [f"{named} failed: {record.error}"], "more failures")
         else:
             self.done += 1
         if not self._begun:  # until now workers and models were loading
@@ -169,10 +169,17 @@ class _Session:
         else:
             bar.item(record.prediction or "", self._accuracy.after(record))
 
+    def _tell(self, number: int, lines: Sequence[str], more: str) -> None:
+        """The first few as they come; the others are in the records."""
+        for line in lines if number <= _SHOWN else ():
+            say(line)
+        if number == _SHOWN + 1:
+            say(f"{more} are listed in {self.out / 'records.jsonl'}")
+
     def summary(self, made: Findings, models: Sequence[str], notes: Sequence[str]) -> int:
         """The tables, the last lines, and the exit code."""
         from floatlens.claims import floating_sentence
-        from floatlens.cli.study_views import findings_view, skipped_lines, verdicts_line
+        from floatlens.cli.study_views import findings_view, verdicts_line
 
         screen = console()
         if made.unchanged:
@@ -181,8 +188,7 @@ class _Session:
             screen.print(findings_view(made, models, screen.width))
         for note in notes:  # said before the run, which may be long ago
             say(note)
-        for line in skipped_lines(made.skipped):
-            say(line)
+        say_skipped(made.skipped)
         if made.results:
             say(f"does attention float? {floating_sentence(made.claims)}")
         if made.claims:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from floatlens.cli.tables import INTERVAL, Row, by_model, in_blocks, interval, number
-from floatlens.cli.terminal import clean, duration
+from floatlens.cli.terminal import clean, duration, many
 from floatlens.data.stress import STRESS_TESTS
 from floatlens.plots.style import label_of
 from floatlens.records.condition import Stressed
@@ -24,53 +24,46 @@ if TYPE_CHECKING:
     from floatlens.analysis.stress import Curve
     from floatlens.analysis.tables import Table
     from floatlens.claims import Claim
-    from floatlens.runs.counts import Count, Counts
+    from floatlens.runs.counts import Counts
     from floatlens.runs.counts import Row as PlanRow
     from floatlens.runs.forecast import Forecast
     from floatlens.runs.plan import Plan
     from floatlens.runs.publish import Findings
     from floatlens.runs.team import Team
 
-__all__ = ["findings_view", "plan_view", "skipped_lines", "verdicts_line"]
+__all__ = ["findings_view", "plan_view", "verdicts_line"]
 
 _MOST = 6
 """Models that have a column of their own in the plan; more are summed up in one."""
+_SUMMED = ""
+"""The column that sums up all models."""
 
 
 def plan_view(plan: Plan, counts: Counts, team: Team, told: Forecast, folder: Path, width: int) -> RenderableType:
     """Each data set with what is done with it, how often by each model, and how long it may take."""
     models = [model.ref for model in plan.models]
     summed = len(models) > _MOST
-    columns = [f"{len(models)} models"] if summed else models
-    labels = columns if summed else [label_of(model, models) for model in models]
+    columns = [_SUMMED] if summed else models
+    labels = [f"{len(models)} models"] if summed else _labels(models)
     rows: list[Row] = []
     for part in plan.data:
-        rows.append(Row(f"{part.data.name}, {_many(part.data.count, 'question')}"))
-        for row in counts.rows:
-            if row.data == part.data.name:
-                own = {columns[0]: (row.total, row.total - row.left)} if summed else _each(row.by_model)
-                rows.append(Row(_what(row), {name: [_shown(*pair)] for name, pair in own.items()}, level=1))
-    totals = {columns[0]: (counts.total, counts.done)} if summed else _totals(counts, models)
-    rows.append(Row("all items", {name: [_shown(*pair)] for name, pair in totals.items()}))
+        rows.append(Row(f"{part.data.name}, {many(part.data.count, 'question')}"))
+        here = [row for row in counts.rows if row.data == part.data.name]
+        rows += [Row(_what(row), _items([row], columns), level=1) for row in here]
+    rows.append(Row("all items", _items(counts.rows, columns)))
     table = by_model(f"study {plan.study.name}", ["items"], columns, labels, rows, width)
     return Group(table, Text(), *_footer(counts, team, told, folder))
 
 
-def _each(by_model: Mapping[str, Count]) -> dict[str, tuple[int, int]]:
-    return {model: (one.total, one.done) for model, one in by_model.items()}
-
-
-def _totals(counts: Counts, models: Sequence[str]) -> dict[str, tuple[int, int]]:
-    found = {}
-    for model in models:
-        own = [row.by_model[model] for row in counts.rows if model in row.by_model]
-        found[model] = (sum(one.total for one in own), sum(one.done for one in own))
-    return found
-
-
-def _shown(total: int, done: int) -> str:
-    """How many items, and how many of them are done in a run that is continued."""
-    return f"{total:,}" if not done else f"{done:,} of {total:,}"
+def _items(rows: Sequence[PlanRow], columns: Sequence[str]) -> dict[str, list[str]]:
+    """How many items each column has, and how many of them are done in a run that is continued."""
+    shown = {}
+    for column in columns:
+        own = [one for row in rows for model, one in row.by_model.items() if column in (model, _SUMMED)]
+        total, done = sum(one.total for one in own), sum(one.done for one in own)
+        if own:
+            shown[column] = [f"{done:,} of {total:,}" if done else f"{total:,}"]
+    return shown
 
 
 def _what(row: PlanRow) -> str:
@@ -81,23 +74,19 @@ def _what(row: PlanRow) -> str:
     if points:
         test = STRESS_TESTS[points[0].test]
         only = test.reference == test.name
-        return f"{row.what} (gold documents only)" if only else f"{row.what}, {_many(len(points), 'point')}"
+        return f"{row.what} (gold documents only)" if only else f"{row.what}, {many(len(points), 'point')}"
     return f"{row.what}, and its random control" if len(row.conditions) > 1 else row.what
-
-
-def _many(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _footer(counts: Counts, team: Team, told: Forecast, folder: Path) -> list[Text]:
     where = Text(f"run folder: {clean(str(folder))}")
     if not counts.left:
-        return [Text(f"finished: {_many(counts.total, 'item')} on record, nothing left to do"), where]
-    who = "as many workers as the cluster has room for" if team.count is None else _many(team.count, "worker")
+        return [Text(f"finished: {many(counts.total, 'item')} on record, nothing left to do"), where]
+    who = "as many workers as the cluster has room for" if team.count is None else many(team.count, "worker")
     time = told.basis if told.seconds is None else f"about {duration(told.seconds)} ({told.basis})"
     done = f" ({counts.done:,} on record)" if counts.done else ""
     return [
-        Text(f"{_many(counts.left, 'item')} to do{done}, {who} with {_many(team.threads, 'thread')} each"),
+        Text(f"{many(counts.left, 'item')} to do{done}, {who} with {many(team.threads, 'thread')} each"),
         Text(f"estimated time: {time}"),
         where,
     ]
@@ -115,8 +104,7 @@ def findings_view(made: Findings, models: Sequence[str], width: int) -> Group:
         shown += [_title("Stress tests"), robustness_view(made.curves, made.agreed, models, width)]
     if made.effects is not None and not made.effects.empty:
         shown += [_title("Edits"), effects_view(made.effects, models, width)]
-    rows = made.headline
-    if rows:
+    if rows := made.headline:
         shown += [_title("Attention (means over questions)"), headline_view(rows, models, width)]
     return Group(*shown)
 
@@ -194,14 +182,6 @@ def _ordered(models: Sequence[str], found: Any) -> list[str]:
 
 def _labels(models: Sequence[str]) -> list[str]:
     return [label_of(model, models) for model in models]
-
-
-def skipped_lines(skipped: Mapping[str, str]) -> list[str]:
-    """What could not be made, with one line per reason."""
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in skipped.items():
-        by_reason.setdefault(reason, []).append(name)
-    return [f"skipped {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
 
 def verdicts_line(found: Sequence[Claim]) -> str:

@@ -11,9 +11,8 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from floatlens.core.errors import FloatlensWarning
@@ -23,21 +22,18 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
-    "SHOWN",
     "Bar",
     "clean",
     "console",
     "duration",
     "forgiving_streams",
+    "many",
     "progress",
     "say",
-    "tell_warnings",
+    "say_skipped",
     "visible",
     "warnings_shown",
 ]
-
-SHOWN = 3
-"""How many warnings or failures of a run are shown as they come; the others are in its records."""
 
 # Control characters, and the marks that let a text reorder the line it stands in; lone surrogates cannot be encoded.
 _UNSAFE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -66,19 +62,22 @@ def duration(seconds: float) -> str:
     return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
+def many(number: int, what: str) -> str:
+    """A number with its noun: 1 pass, 2 passes, 1,024 keys."""
+    return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
+
+
 def say(message: str) -> None:
     """One line on stderr under the program's name; a live bar stays below it."""
     sys.stderr.write(f"floatlens: {clean(message)}\n")
     sys.stderr.flush()
 
 
-def tell_warnings(number: int, where: str, messages: Iterable[str], run: Path) -> None:
-    """Say the warnings of an item, the `number`-th of a run that has any."""
-    if number <= SHOWN:
-        for message in messages:
-            say(f"warning: {where}: {message}")
-    elif number == SHOWN + 1:
-        say(f"warning: more warnings are listed in {run / 'records.jsonl'}")
+def say_skipped(skipped: Mapping[str, str]) -> None:
+    """What could not be made, with one line per reason."""
+    for reason in dict.fromkeys(skipped.values()):
+        names = ", ".join(name for name, why in skipped.items() if why == reason)
+        say(f"skipped {names}: {reason}")
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -1,7 +1,6 @@
 """What `floatlens show` and `floatlens models` print: traces, families and checkpoints as tables for a terminal.
 
-Everything is built of rich's `Text`, so nothing that a model or a file says is read as markup. It looks; it does not
-analyse: the one number computed here is a mean over steps and heads.
+Everything is built of rich's `Text`, so nothing that a model or a file says is read as markup.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from floatlens.cli.terminal import clean, visible
+from floatlens.cli.tables import new_table
+from floatlens.cli.terminal import clean, many, visible
 from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
@@ -43,16 +43,9 @@ def _pairs(rows: Iterable[tuple[str, str | Text]]) -> Table:
     return table
 
 
-def _columns(*titles: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
-    for title in titles:
-        table.add_column(title, no_wrap=True)
-    return table
-
-
 def _labelled(first: str, *titles: str) -> Table:
     """A table whose first column is folded, so that the others keep their width."""
-    table = _columns(first, *titles)
+    table = new_table(first, *titles)
     table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     return table
 
@@ -62,14 +55,13 @@ def _labelled(first: str, *titles: str) -> Table:
 
 def families_view(families: Sequence[Family]) -> Table:
     """The families: their kind, whether the logits of a row decide the next position (shifted), what they read."""
-    table = _columns("family", "kind", "logits")
+    table = new_table("family", "kind", "logits")
     table.add_column("reads", overflow="fold")
     for family in families:
         logits = "shifted" if family.shift else "unshifted"
         table.add_row(Text(family.name, style="bold"), KINDS[family.kind], logits, Text(family.about))
-    table.add_row(
-        Text("adapted", style="bold"), KINDS["mdm"], "shifted", Text("what floatlens adapt makes of a causal model")
-    )
+    about = Text("what floatlens adapt makes of a causal model")
+    table.add_row(Text("adapted", style="bold"), KINDS["mdm"], "shifted", about)
     return table
 
 
@@ -132,8 +124,8 @@ def answer_view(trace: Trace) -> Table:
 def trace_view(trace: Trace, where: str) -> Table:
     """Where a trace comes from and what it holds."""
     attrs, model = trace.data.attrs, trace.model
-    heads = _count(model["heads"], "head") + (f" on {model['kv_heads']}" if model["kv_heads"] != model["heads"] else "")
-    sizes = (model["family"], KINDS[model["kind"]], _count(model["layers"], "layer"), heads, model["dtype"])
+    heads = many(model["heads"], "head") + (f" on {model['kv_heads']}" if model["kv_heads"] != model["heads"] else "")
+    sizes = (model["family"], KINDS[model["kind"]], many(model["layers"], "layer"), heads, model["dtype"])
     decoding = attrs["decoding"]
     settings = ", ".join(f"{name} {value}" for name, value in decoding["settings"].items())
     versions = ", ".join(f"{name} {attrs['versions'][name]}" for name in ("floatlens", "torch", "transformers"))
@@ -143,7 +135,7 @@ def trace_view(trace: Trace, where: str) -> Table:
             ("trace", where),
             ("model", f"{model['ref']}{revision}"),
             ("", ", ".join(sizes)),
-            ("decoded by", f"{decoding['sampler']} in {_count(decoding['forward_passes'], 'forward pass')}"),
+            ("decoded by", f"{decoding['sampler']} in {many(decoding['forward_passes'], 'forward pass')}"),
             ("", settings),
             ("prompt", _prompt_line(trace)),
             *_held(trace),
@@ -166,14 +158,14 @@ def _prompt_line(trace: Trace) -> str:
         line += f"; {prompt['dropped_documents']} documents dropped to fit"
     marked = int(trace.data["evidence"].values.sum())
     return line + (
-        f"; evidence: {_count(marked, 'token')} ({prompt['evidence_kind']})" if marked else "; no evidence marked"
+        f"; evidence: {many(marked, 'token')} ({prompt['evidence_kind']})" if marked else "; no evidence marked"
     )
 
 
 def _held(trace: Trace) -> list[tuple[str, str]]:
     """One line per probe: its variables that are there, with the sizes of the first."""
     sizes = trace.data.sizes
-    lines = [("sizes", ", ".join(_count(sizes[dim], dim) for dim in ("step", "layer", "head", "key") if dim in sizes))]
+    lines = [("sizes", ", ".join(many(sizes[dim], dim) for dim in ("step", "layer", "head", "key") if dim in sizes))]
     for probe, names in trace.by_probe.items():
         size = sum(trace.data[name].nbytes for name in names)
         label = "holds" if len(lines) == 1 else ""
@@ -199,12 +191,12 @@ def layers_view(trace: Trace, *, step: int | None = None, top: int | None = None
     cells = 32 if width >= 110 else 16
     named = [_top(trace, share, top or max(1, width // _KEY)) for share in shares]
     count = top or _fitting(named, width - cells - 9)
-    table = _columns("layer", "sequence", *("top keys" if i == 0 else "" for i in range(count)))
+    table = new_table("layer", "sequence", *("top keys" if i == 0 else "" for i in range(count)))
     table.columns[0].justify = "right"
     for layer, share, keys in zip(trace.data["layer"].values.tolist(), shares, named, strict=True):
         table.add_row(str(layer), _strip(share, cells), *keys[:count])
-    heads = "heads" if trace.data.attrs["heads"] == "mean" else _count(trace.data.sizes["head"], "head")
-    steps = _count(trace.data.sizes["step"], "step")
+    heads = "heads" if trace.data.attrs["heads"] == "mean" else many(trace.data.sizes["head"], "head")
+    steps = many(trace.data.sizes["step"], "step")
     when = f", mean over {steps} and {heads}" if step is None else f" in step {step}, mean over {heads}"
     return Group(Text(f"attention received{when}; keys as share, token, position, region"), table)
 
@@ -255,7 +247,3 @@ def _top(trace: Trace, share: NDArray[np.float64], count: int) -> list[Text]:
         region = trace.regions[int(region_of[position])]
         cells.append(Text.assemble(f"{share[position]:5.1%} ", (token, "bold"), (f" {position} {region}", "dim")))
     return cells
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
