@@ -64,10 +64,14 @@ def refuse_encoder_decoder(settings: Settings) -> None:
         )
 
 
-def check_gguf(path: Path) -> None:
+def check_gguf(ref: str, path: Path, chosen: Family | None, revision: str | None) -> None:
     """Refuse what cannot be a GGUF file, or cannot be read here, before transformers spends seconds on it."""
     from transformers.utils.import_utils import is_accelerate_available, is_gguf_available
 
+    if chosen is not None and chosen is not FAMILY:
+        raise FloatlensError(f"{ref}: a GGUF file is loaded as family 'causal', not {chosen.name!r}")
+    if revision is not None:
+        raise FloatlensError(f"{ref}: revision= is for hub repositories, not for a file")
     if not path.is_file():
         raise FloatlensError(f"{path}: no such file")
     if not (is_gguf_available() and is_accelerate_available()):

@@ -111,11 +111,7 @@ def _look_gguf(ref: str, file: str, chosen: Family | None, revision: str | None,
     from floatlens.models.tokenizer import load_gguf_tokenizer
 
     path = Path(file).expanduser()
-    if chosen is not None and chosen is not FAMILY:
-        raise FloatlensError(f"{ref}: a GGUF file is loaded as family 'causal', not {chosen.name!r}")
-    if revision is not None:
-        raise FloatlensError(f"{ref}: revision= is for hub repositories, not for a file")
-    check_gguf(path)
+    check_gguf(ref, path, chosen, revision)
     try:
         config = AutoConfig.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
     except (ValueError, TypeError, OSError, KeyError) as error:

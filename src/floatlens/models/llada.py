@@ -80,7 +80,7 @@ def _plan_dense(settings: Settings) -> Plan:
     settings.only(_NAME, "layer_norm_with_affine", True)
     for flag in _OFF.split():
         settings.only(_NAME, flag, False)
-    values: dict[str, Any] = _tokens(settings) | {
+    values: dict[str, Any] = settings.special_tokens() | {
         "vocab_size": settings.integer("embedding_size" if settings.get("embedding_size") else "vocab_size"),
         "hidden_size": settings.integer("d_model"),
         "intermediate_size": _mlp_width(settings),
@@ -98,14 +98,6 @@ def _plan_dense(settings: Settings) -> Plan:
     }
     settings.nothing_else(_NAME, _IDLE.split())
     return Plan(LlamaForCausalLM, LlamaConfig(**values), key_mapping=KEY_MAPPING)
-
-
-def _tokens(settings: Settings) -> dict[str, Any]:
-    return {
-        "bos_token_id": settings.token("bos_token_id"),
-        "eos_token_id": settings.tokens("eos_token_id"),
-        "pad_token_id": settings.token("pad_token_id"),
-    }
 
 
 def _mlp_width(settings: Settings) -> int:
@@ -135,32 +127,18 @@ def _plan_moe(settings: Settings) -> Plan:
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
     _check_moe(settings)
-    layers, heads = settings.integer("num_hidden_layers"), settings.integer("num_attention_heads")
-    width, expert_width = settings.integer("hidden_size"), settings.integer("expert_intermediate_size")
-    settings.only(_NAME, "head_dim", width // heads)
-    dense = _dense_layers(settings, layers)
-    values: dict[str, Any] = _tokens(settings) | {
-        "vocab_size": settings.integer("vocab_size"),
-        "hidden_size": width,
+    values, expert_width = settings.qwen(_NAME), settings.integer("expert_intermediate_size")
+    dense = _dense_layers(settings, values["num_hidden_layers"])
+    values |= {
         "intermediate_size": settings.integer("dense_intermediate_size") if dense else expert_width,
         "moe_intermediate_size": expert_width,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": settings.integer("num_key_value_heads"),
         "num_experts": settings.integer("num_experts"),
         "num_experts_per_tok": settings.integer("num_experts_per_tok"),
         "norm_topk_prob": False,
         "decoder_sparse_step": 1,
         "mlp_only_layers": dense,
-        "hidden_act": "silu",
-        "max_position_embeddings": settings.integer("max_position_embeddings"),
-        "rms_norm_eps": settings.number("rms_norm_eps"),
-        "rope_parameters": {"rope_type": "default", "rope_theta": settings.rope_theta(_NAME)},
         "attention_bias": settings.switch("attention_bias"),
-        "tie_word_embeddings": settings.switch("tie_word_embeddings"),
-        "use_sliding_window": False,
-        "head_dim": width // heads,
-        "is_causal": False,
+        "head_dim": values["hidden_size"] // values["num_attention_heads"],
     }
     settings.nothing_else(_NAME, _MOE_IDLE.split())
     return Plan(Qwen3MoeForCausalLM, Qwen3MoeConfig(**values))
@@ -186,11 +164,4 @@ def _dense_layers(settings: Settings, layers: int) -> list[int]:
     return [layer for layer, entry in enumerate(given) if entry == 0]
 
 
-FAMILY = Family(
-    name=_NAME,
-    kind="mdm",
-    shift=False,
-    about="LLaDA-8B, LLaDA-1.5, LLaDA-MoE",
-    claims=_claims,
-    plan=_plan,
-)
+FAMILY = Family(name=_NAME, kind="mdm", shift=False, about="LLaDA-8B, LLaDA-1.5, LLaDA-MoE", claims=_claims, plan=_plan)

@@ -94,20 +94,17 @@ def _load_folder(name: str, checkpoint: Checkpoint, chosen: Family | None, place
     if plan.key_mapping is not None:
         options["key_mapping"] = dict(plan.key_mapping)
     module = _read_weights(plan.architecture, checkpoint.folder, place, plan.surplus, **options)
-    length = getattr(config, "max_position_embeddings", None)
-    return LanguageModel(
-        module=module,
-        family=family.name,
-        kind=family.kind,
-        ref=name,
-        shift=family.shift,
+    special = _special_ids(config, checkpoint.optional_json("generation_config.json"), tokenizer)
+    return _wrap(
+        name,
+        module,
+        family,
+        offset=plan.position_offset,
         mask_id=mask_id,
         tokenizer=tokenizer,
-        max_length=None if length is None else length - plan.position_offset,
         revision=checkpoint.revision,
         head=None if plan.head is None else module.get_submodule(plan.head),
-        position_offset=plan.position_offset,
-        **_special_ids(config, checkpoint.optional_json("generation_config.json"), tokenizer),
+        **special,
     )
 
 
@@ -115,25 +112,19 @@ def _load_gguf(name: str, file: str, chosen: Family | None, place: _Placement, r
     from transformers import AutoModelForCausalLM
 
     path = Path(file).expanduser()
-    if chosen is not None and chosen is not CAUSAL:
-        raise FloatlensError(f"{name}: a GGUF file is loaded as family 'causal', not {chosen.name!r}")
-    if revision is not None:
-        raise FloatlensError(f"{name}: revision= is for hub repositories, not for a file")
-    check_gguf(path)
+    check_gguf(name, path, chosen, revision)
     with redirect_stderr(StringIO()):  # its progress bar is plain tqdm, which no verbosity setting reaches
         module = _read_weights(AutoModelForCausalLM, path.parent, place, gguf_file=path.name)
     tokenizer = load_gguf_tokenizer(path)
-    config = module.config.get_text_config()
-    return LanguageModel(
-        module=module,
-        family=CAUSAL.name,
-        kind=CAUSAL.kind,
-        ref=name,
-        shift=CAUSAL.shift,
-        tokenizer=tokenizer,
-        max_length=getattr(config, "max_position_embeddings", None),
-        **_special_ids(config, {}, tokenizer),
-    )
+    special = _special_ids(module.config.get_text_config(), {}, tokenizer)
+    return _wrap(name, module, CAUSAL, tokenizer=tokenizer, **special)
+
+
+def _wrap(name: str, module: PreTrainedModel, family: Family, offset: int = 0, **facts: Any) -> LanguageModel:
+    """The module as its family reads it."""
+    length = getattr(module.config.get_text_config(), "max_position_embeddings", None)
+    facts |= {"family": family.name, "kind": family.kind, "shift": family.shift, "position_offset": offset}
+    return LanguageModel(module=module, ref=name, max_length=None if length is None else length - offset, **facts)
 
 
 class _Placement:

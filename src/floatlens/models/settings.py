@@ -141,6 +141,26 @@ class Settings(Mapping[str, Any]):
             )
         return Settings(parameters, f"{self.where} (rope_parameters)").number("rope_theta")
 
+    def special_tokens(self) -> dict[str, Any]:
+        """The token ids that transformers' configuration classes take."""
+        ids = {key: self.token(key) for key in ("bos_token_id", "pad_token_id")}
+        return ids | {"eos_token_id": self.tokens("eos_token_id")}
+
+    def qwen(self, family: str) -> dict[str, Any]:
+        """What a bidirectional Qwen needs and config.json has under transformers' own names."""
+        sizes = """vocab_size hidden_size num_hidden_layers num_attention_heads num_key_value_heads
+            max_position_embeddings"""
+        self.only(family, "head_dim", self.integer("hidden_size") // self.integer("num_attention_heads"))
+        return self.special_tokens() | {
+            **{key: self.integer(key) for key in sizes.split()},
+            "hidden_act": "silu",
+            "rms_norm_eps": self.number("rms_norm_eps"),
+            "rope_parameters": {"rope_type": "default", "rope_theta": self.rope_theta(family)},
+            "tie_word_embeddings": self.switch("tie_word_embeddings"),
+            "use_sliding_window": False,
+            "is_causal": False,
+        }
+
     def _needed(self, key: str) -> Any:
         if self.get(key) is None:
             raise FloatlensError(f"{self.where}: `{key}` is missing, and floatlens guesses no value for it")
