@@ -21,7 +21,7 @@ from pathlib import Path
 
 ENV = {**os.environ, "FLOATLENS_KERNEL": "torch", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 WARM = (
-    *("floatlens.cli.run", "floatlens.cli.studies", "floatlens.cli.presets", "floatlens.runs.engine"),
+    *("floatlens.cli.studies", "floatlens.cli.presets", "floatlens.runs.engine"),
     *("floatlens.runs.measurement", "floatlens.runs.publish", "floatlens.models.loading", "floatlens.subjects.scale"),
     *("transformers.models.llama.modeling_llama", "transformers.models.qwen2.modeling_qwen2"),
 )

@@ -26,17 +26,13 @@ _training = partial(option, panel="Training")
 class TrainingOptions:
     """Settings of the recipe, and of the checks on the way."""
 
-    steps: Annotated[int | None, _training("Training steps.", metavar="N", default="1000")] = None
-    rate: Annotated[float | None, _training("Learning rate.", metavar="X", default="0.0005")] = None
-    rank: Annotated[int | None, _training("Rank of the adapters.", metavar="N", default="16")] = None
+    steps: Annotated[int | None, _training("Training steps.", default="1000")] = None
+    rate: Annotated[float | None, _training("Learning rate.", default="0.0005")] = None
+    rank: Annotated[int | None, _training("Rank of the adapters.", default="16")] = None
     full: Annotated[bool, flag("Train all weights instead of adapters.", "--full", panel="Training")] = False
-    distill: Annotated[
-        float | None, _training("Weight of the frozen base's predictions, 0 to 1.", metavar="X", default="0")
-    ] = None
-    anneal: Annotated[
-        int | None, _training("Steps over which later tokens become visible.", metavar="N", default="0")
-    ] = None
-    seed: Annotated[int | None, _training("Seed of rows, masks and adapters.", metavar="N", default="0")] = None
+    distill: Annotated[float | None, _training("Weight of the frozen base's predictions, 0 to 1.", default="0")] = None
+    anneal: Annotated[int | None, _training("Steps over which later tokens become visible.", default="0")] = None
+    seed: Annotated[int | None, _training("Seed of rows, masks and adapters.", default="0")] = None
     recipe: Annotated[
         Path | None, _training("JSON file with settings of the recipe; options take precedence.", metavar="FILE")
     ] = None
@@ -46,10 +42,8 @@ class TrainingOptions:
     mask_token: Annotated[
         str | None, _training("Token used as the mask.", metavar="TEXT", default="an unused special token")
     ] = None
-    check_every: Annotated[int, _training("Steps between checks on held-out data; 0: none.", metavar="N", min=0)] = 200
-    threads: Annotated[
-        int, _training("Torch threads; results are repeatable for the same number.", metavar="N", min=1)
-    ] = 1
+    check_every: Annotated[int, _training("Steps between checks on held-out data; 0: none.", min=0)] = 200
+    threads: Annotated[int, _training("Torch threads; results are repeatable for the same number.", min=1)] = 1
 
 
 def adapt(

@@ -21,10 +21,8 @@ def bench(
     lengths: Annotated[
         str | None, option("Comma-separated sequence lengths.", metavar="N,N", default="512 to 8192; edits: up to 2048")
     ] = None,
-    rounds: Annotated[
-        int | None, option("Repetitions of each variant.", metavar="N", min=1, default="3; edits: 2")
-    ] = None,
-    threads: Annotated[int | None, option("Torch threads.", metavar="N", default="all cores")] = None,
+    rounds: Annotated[int | None, option("Repetitions of each variant.", min=1, default="3; edits: 2")] = None,
+    threads: Annotated[int | None, option("Torch threads.", default="all cores")] = None,
     memory: Annotated[
         bool, option("Measure the peak memory of capture (Linux).", metavar="", default="on Linux")
     ] = sys.platform == "linux",

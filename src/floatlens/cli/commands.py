@@ -43,6 +43,8 @@ def require_lab(command: str) -> None:
         )
 
 
+_NUMBERS = {int: "N", int | None: "N", float: "X", float | None: "X"}
+"""How the help shows the value of an option that names none."""
 Debug = Annotated[bool, flag("Show tracebacks and the warnings of libraries.", "--debug")]
 
 
@@ -120,6 +122,8 @@ def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
 def _leaves(name: str, annotation: Any, default: Any) -> list[inspect.Parameter]:
     """A parameter as it is, or the fields of a dataclass, and of the dataclasses in it."""
     if not is_dataclass(annotation):
+        for info in getattr(annotation, "__metadata__", ()):
+            info.metavar = _NUMBERS.get(annotation.__origin__) if info.metavar is None else info.metavar
         return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)]
     hints = get_type_hints(annotation, include_extras=True)
     return [leaf for one in fields(annotation) for leaf in _leaves(one.name, hints[one.name], one.default)]

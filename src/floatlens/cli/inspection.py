@@ -44,10 +44,8 @@ def models(
 
 def show(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A .zarr.zip file.", show_default=False)],
-    step: Annotated[int | None, option("Show attention at step N.", metavar="N", default="the mean over steps")] = None,
-    top: Annotated[
-        int | None, option("Name N keys in each layer.", metavar="N", min=1, default="as many as fit")
-    ] = None,
+    step: Annotated[int | None, option("Show attention at step N.", default="the mean over steps")] = None,
+    top: Annotated[int | None, option("Name N keys in each layer.", min=1, default="as many as fit")] = None,
 ) -> None:
     """Show what a trace contains.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -65,11 +65,19 @@ Rule = Annotated[
 ]
 
 
+class Options:
+    """A group of options; the fields are spread over the command line by `add_command`."""
+
+    def values(self) -> dict[str, Any]:
+        """As options of a preset."""
+        return dict(vars(self))
+
+
 @dataclass(frozen=True)
-class DataOptions:
+class DataOptions(Options):
     """How data files are read."""
 
-    limit: Annotated[int | None, _data("Use only the first N questions of each data set.", metavar="N", min=1)] = None
+    limit: Annotated[int | None, _data("Use only the first N questions of each data set.", min=1)] = None
     skip_bad: Annotated[bool, flag("Skip bad records of data files, with a warning.", "--skip-bad", panel="Data")] = (
         False
     )
@@ -77,13 +85,9 @@ class DataOptions:
         str | None, _data("Format of the data files.", metavar="NAME", default="detected from the first record")
     ] = None
 
-    def values(self) -> dict[str, Any]:
-        """As options of a preset."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class PromptOptions:
+class PromptOptions(Options):
     """How a question becomes a prompt."""
 
     template: Annotated[str, _prompt("Prompt template: a name or a .yaml file.", metavar="NAME")] = "default"
@@ -91,10 +95,6 @@ class PromptOptions:
         bool | None,
         _prompt("Send the prompt as a chat message.", metavar="", default="if the tokenizer has a chat template"),
     ] = None
-
-    def values(self) -> dict[str, Any]:
-        """As options of a preset."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class DecodingOptions:
             metavar="KEY=VALUE",
         ),
     ] = None
-    seed: Annotated[int | None, _decoding("Sampler seed.", metavar="N", min=0, default="0")] = None
+    seed: Annotated[int | None, _decoding("Sampler seed.", min=0, default="0")] = None
 
     def values(self) -> dict[str, Any]:
         """As options of a preset; the seed is one of the settings."""
@@ -123,7 +123,7 @@ class DecodingOptions:
 
 
 @dataclass(frozen=True)
-class ModelOptions:
+class ModelOptions(Options):
     """How models are loaded; the same for all models of a command."""
 
     family: Annotated[
@@ -148,22 +148,22 @@ class ModelOptions:
         """As options of a preset, and of `floatlens.load`."""
         if self.device is not None and self.device_map is not None:
             raise FloatlensError("give --device or --device-map, not both")
-        return asdict(self)
+        return super().values()
 
 
 @dataclass(frozen=True)
 class MachineOptions:
     """Where the work is done. None of these changes a result."""
 
-    workers: Annotated[
-        int | None, _machine("Worker processes.", metavar="N", min=1, default="from the study, else automatic")
-    ] = None
+    workers: Annotated[int | None, _machine("Worker processes.", min=1, default="from the study, else automatic")] = (
+        None
+    )
     threads: Annotated[
-        int | None, _machine("Threads of each worker.", metavar="N", min=1, default="from the study, else automatic")
+        int | None, _machine("Threads of each worker.", min=1, default="from the study, else automatic")
     ] = None
-    batch: Annotated[
-        int | None, _machine("Questions decoded together.", metavar="N", min=1, default="from the study, else 16")
-    ] = None
+    batch: Annotated[int | None, _machine("Questions decoded together.", min=1, default="from the study, else 16")] = (
+        None
+    )
     executor: Annotated[
         Literal["local", "ray"] | None,
         _machine("This machine, or Ray (docs/cluster.md).", default="from the study, else local"),
@@ -183,7 +183,7 @@ class MachineOptions:
 
     def values(self) -> dict[str, Any]:
         """What was given, as keys of the `machine` of a study."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+        return {key: value for key, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)

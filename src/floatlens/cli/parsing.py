@@ -7,7 +7,7 @@ from typing import Any
 
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["parse_layers", "parse_names", "parse_numbers", "parse_settings"]
+__all__ = ["parse_names", "parse_numbers", "parse_settings"]
 
 
 def parse_names(text: str | None, option: str) -> tuple[str, ...] | None:
@@ -29,11 +29,6 @@ def parse_numbers(text: str | None, option: str, example: str) -> tuple[int, ...
         return tuple(int(name) for name in names)
     except ValueError:
         raise FloatlensError(f"{option} {text!r}: expected comma-separated numbers, such as {example}") from None
-
-
-def parse_layers(text: str | None) -> tuple[int, ...] | None:
-    """Layer numbers from a comma-separated list; negative ones count from the last layer."""
-    return parse_numbers(text, "--layers", "0,1,-1")
 
 
 def parse_settings(pairs: Sequence[str], seed: int | None = None) -> dict[str, Any]:

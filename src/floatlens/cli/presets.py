@@ -1,7 +1,8 @@
-"""`floatlens qa`, `stress` and `intervene`: options become a `Study`, which is run like any other."""
+"""`floatlens run` and `demo` take a study from a file; for `qa`, `stress` and `intervene`, options become one."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,15 +11,65 @@ from typing import Annotated, Any
 import typer
 
 from floatlens.cli.commands import flag, option
-from floatlens.cli.options import DataRefs, FirstLine, Gold, Models, Out, StudyOptions
+from floatlens.cli.options import DataRefs, FirstLine, Gold, MachineOptions, Models, Out, OutputOptions, StudyOptions
 from floatlens.cli.parsing import parse_names
 from floatlens.cli.studies import run_study
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["intervene", "qa", "stress"]
+__all__ = ["demo", "intervene", "qa", "run", "stress"]
 
 _data = partial(option, panel="Data")
 _test = partial(option, panel="Stress tests")
+
+
+def run(
+    context: typer.Context,
+    study: Annotated[Path | None, typer.Argument(metavar="STUDY", help="A YAML file.", show_default=False)] = None,
+    out: Annotated[
+        Path | None, option("Run folder.", metavar="FOLDER", default="from the study, else runs/NAME")
+    ] = None,
+    schema: Annotated[bool, flag("Print the JSON schema of a study, for editors, and stop.", "--schema")] = False,
+    *,
+    output: OutputOptions,
+    machine: MachineOptions,
+) -> None:
+    """Run a study from a YAML file.
+
+    Models, data, conditions and traces are set in the file (docs/studies.md). The run folder gets records, traces,
+    tables, figures, claims and report.html. Running the same command again continues where it stopped.
+    """
+    if schema:
+        from floatlens.runs.study_file import schema as json_schema
+
+        sys.stdout.write(json_schema() + "\n")
+        return
+    if study is None:
+        raise FloatlensError("give a study, such as: floatlens run study.yaml (docs/studies.md shows one)")
+    raise typer.Exit(run_study(study, out, context, output, machine))
+
+
+def demo(
+    context: typer.Context,
+    out: Annotated[Path, option("Run folder.", metavar="FOLDER")] = Path("runs/demo"),
+    show: Annotated[bool, flag("Print the study, as a start for your own, and stop.", "--show")] = False,
+    *,
+    output: OutputOptions,
+    machine: MachineOptions,
+) -> None:
+    """Run the bundled study on the four small bundled models.
+
+    It takes minutes on two cores and downloads nothing: questions with and without documents, noise and position of
+    the gold document, anchors removed, and traces for drift, absorption, q·k, retrieval heads and region flow. The
+    numbers are printed, and the report is OUT/report.html.
+    """
+    from importlib import resources
+
+    file = resources.files("floatlens.runs") / "demo.yaml"
+    if show:
+        sys.stdout.write(file.read_text(encoding="utf-8"))
+        return
+    with resources.as_file(file) as path:
+        raise typer.Exit(run_study(path, out, context, output, machine))
 
 
 def qa(
@@ -30,11 +81,11 @@ def qa(
         str, option("closed (no documents), rag (with documents), or both.", metavar="NAMES")
     ] = "closed,rag",
     first_line: FirstLine = False,
-    documents: Annotated[int | None, _data("Show only the first N documents.", metavar="N", min=1)] = None,
+    documents: Annotated[int | None, _data("Show only the first N documents.", min=1)] = None,
     corpus: Annotated[
         Path | None, _data("Retrieve documents from this file (BM25).", metavar="FILE", default="those in the data")
     ] = None,
-    top: Annotated[int | None, _data("Passages to retrieve from --corpus.", metavar="N", min=1, default="5")] = None,
+    top: Annotated[int | None, _data("Passages to retrieve from --corpus.", min=1, default="5")] = None,
     paper: Annotated[bool, flag("Add the paper's rows to the table.", "--paper")] = False,
     *,
     common: StudyOptions,
@@ -74,12 +125,12 @@ def stress(
         ),
     ] = None,
     documents: Annotated[
-        int | None, _test("Documents shown by position, layout and order.", metavar="N", min=2, default="10")
+        int | None, _test("Documents shown by position, layout and order.", min=2, default="10")
     ] = None,
     places: Annotated[
         str | None, _test("Places of the gold document, such as 0,4,9.", metavar="NUMBERS", default="all")
     ] = None,
-    stress_seed: Annotated[int, _test("Seed of the stress tests.", metavar="N", min=0)] = 0,
+    stress_seed: Annotated[int, _test("Seed of the stress tests.", min=0)] = 0,
     gold: Gold = None,
     first_line: FirstLine = False,
     *,
@@ -113,13 +164,12 @@ def intervene(
     out: Out,
     edit: Annotated[list[str], option("Such as drop_anchors:k=1,5; see above. Repeatable.", metavar="EDIT")],
     traces: Annotated[
-        int | None,
-        option("Trace the first N questions under each edit (drift, absorption).", metavar="N", min=0, default="8"),
+        int | None, option("Trace the first N questions under each edit (drift, absorption).", min=0, default="8")
     ] = None,
     heads_from: Annotated[
         list[Path] | None, option("Run whose traces tell which heads retrieve. Repeatable.", metavar="RUN")
     ] = None,
-    control_seed: Annotated[int, option("Seed of the random controls.", metavar="N", min=0)] = 0,
+    control_seed: Annotated[int, option("Seed of the random controls.", min=0)] = 0,
     gold: Gold = None,
     first_line: FirstLine = False,
     *,

@@ -80,7 +80,7 @@ def report(
     out: Annotated[
         Path | None, option("File to write.", metavar="FILE", default="report.html in the first RUN")
     ] = None,
-    examples: Annotated[int, option("Questions in the explorer, at most.", metavar="N", min=1)] = 12,
+    examples: Annotated[int, option("Questions in the explorer, at most.", min=1)] = 12,
     rule: Rule = None,
     by_run: Annotated[
         bool, flag("Show runs of the same model side by side instead of pooling their traces.", "--by-run")

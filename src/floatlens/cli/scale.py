@@ -88,11 +88,11 @@ def evaluate(
         list[str] | None,
         typer.Argument(metavar="MODEL…", help="Names or folders; all four if not given.", show_default=False),
     ] = None,
-    count: Annotated[int, option("Questions in each question set.", metavar="N", min=1)] = 500,
+    count: Annotated[int, option("Questions in each question set.", min=1)] = 500,
     sets: Annotated[
         str, option("Comma-separated question sets.", "--question-sets", metavar="NAMES", default=", ".join(SETS))
     ] = ",".join(SETS),
-    seed: Annotated[int, option("Seed of the questions.", metavar="N", min=0)] = EVALUATION_SEED,
+    seed: Annotated[int, option("Seed of the questions.", min=0)] = EVALUATION_SEED,
     card: Annotated[bool, flag("Write the results into the model card of each folder.", "--card")] = False,
 ) -> None:
     """Measure the accuracy of scale models.
@@ -130,12 +130,10 @@ def _known_set(given: str) -> QuestionSet:
 def questions(
     out: Annotated[Path, option("File to write, .jsonl.", metavar="FILE")],
     which: Annotated[str, option(f"One of {', '.join(ALL_SETS)}.", "--question-set", metavar="NAME")] = "rag",
-    count: Annotated[int, option("Number of questions.", metavar="N", min=1)] = 100,
-    documents: Annotated[int, option("Documents for each question, 1 to 12.", metavar="N")] = 10,
-    place: Annotated[
-        int | None, option("Place of the gold document, from 0.", metavar="N", default="each place in turn")
-    ] = None,
-    seed: Annotated[int, option("Seed of the questions.", metavar="N", min=0)] = 0,
+    count: Annotated[int, option("Number of questions.", min=1)] = 100,
+    documents: Annotated[int, option("Documents for each question, 1 to 12.")] = 10,
+    place: Annotated[int | None, option("Place of the gold document, from 0.", default="each place in turn")] = None,
+    seed: Annotated[int, option("Seed of the questions.", min=0)] = 0,
 ) -> None:
     """Write questions of the scale world to a file for --data."""
     from floatlens.subjects.scale.examples import questions as draw

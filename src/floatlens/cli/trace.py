@@ -17,7 +17,7 @@ import typer
 
 from floatlens.cli.commands import option
 from floatlens.cli.options import Gold, ModelOptions, Models, StudyOptions
-from floatlens.cli.parsing import parse_layers, parse_names
+from floatlens.cli.parsing import parse_names, parse_numbers
 from floatlens.cli.studies import run_study
 from floatlens.cli.terminal import Bar, clean, console, duration, progress, say
 from floatlens.core.errors import FloatlensError
@@ -40,9 +40,7 @@ class QuestionOptions:
 
     question: Annotated[str | None, _question("One question, instead of --data.", metavar="TEXT")] = None
     document: Annotated[list[str] | None, _question("Document for --question. Repeatable.", metavar="TEXT")] = None
-    gold_document: Annotated[
-        int | None, _question("Which --document contains the answer, counted from 0.", metavar="N")
-    ] = None
+    gold_document: Annotated[int | None, _question("Which --document contains the answer, counted from 0.")] = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class CaptureOptions:
 
     def values(self) -> dict[str, Any]:
         """As options of the preset, and of `floatlens.trace`."""
-        probes, layers = parse_names(self.probes, "--probes"), parse_layers(self.layers)
+        probes, layers = parse_names(self.probes, "--probes"), parse_numbers(self.layers, "--layers", "0,1,-1")
         return {"probes": probes, "heads": self.heads, "layers": layers}
 
 
