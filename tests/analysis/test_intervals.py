@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from floatlens.analysis.intervals import by_question, difference, estimate, estimate_of, estimate_of_sets
+from floatlens.analysis.intervals import Estimate, by_question, difference, estimate, estimate_of, estimate_of_sets
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +170,9 @@ def test_a_number_of_several_sets_draws_within_each(values):
 def test_an_estimate_prints_its_interval_and_count():
     assert str(estimate(np.array([1.0, 1.0, 1.0]))) == "1 [1, 1] (n=3)"
     assert f"{estimate(np.array([0.123456] * 2)):.2f}" == "0.12 [0.12, 0.12] (n=2)"
+
+
+def test_an_estimate_as_text():
+    mean, nan = np.float64(0.5), np.float64("nan")
+    assert f"{Estimate(mean, nan, nan, nan, np.int64(1))}" == "0.5 (n=1, no interval)"
+    assert f"{Estimate(mean, nan, np.float64(0.25), np.float64(1), np.int64(8))}" == "0.5 [0.25, 1] (n=8)"

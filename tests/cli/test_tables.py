@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 
-from floatlens.cli.tables import INTERVAL, Row, by_model, estimate, in_blocks, interval, number
+from floatlens.cli.tables import INTERVAL, Row, by_model, in_blocks, interval, number
 
 NAN = float("nan")
 MODELS = ["scale:llama", "scale:qwen", "scale:llada", "scale:dream"]
@@ -86,8 +86,6 @@ def test_a_bracket_goes_below_the_name_of_a_single_column() -> None:
 
 def test_what_is_not_defined_is_no_number() -> None:
     assert (number(NAN), number(0.12345), number(-2.5, "+.1f")) == ("–", "0.123", "-2.5")
-    assert estimate(0.0, NAN, NAN, 1) == "0 (n=1, no interval)"
-    assert estimate(0.5, 0.25, 1.0, 8) == "0.5 [0.25, 1] (n=8)"
     assert (interval(NAN, NAN), interval(0.0, NAN), interval(0.0, 1.0)) == ("", "", "[0, 1]")
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from floatlens.cli.commands import flag, option
 from floatlens.cli.options import Rule, Runs
 from floatlens.cli.parsing import parse_names
-from floatlens.cli.tables import estimate, new_table
+from floatlens.cli.tables import new_table
 from floatlens.cli.terminal import clean, console, progress, say, say_skipped
 
 if TYPE_CHECKING:
@@ -135,6 +135,5 @@ def _reason(claim: Claim) -> str:
     part = claim.deciding
     if part is None or math.isnan(float(part.found.mean)):
         return claim.changes
-    found = estimate(float(part.found.mean), float(part.found.low), float(part.found.high), int(part.found.n))
-    limit = f"{part.name}: {found}, claimed {'above' if part.above else 'below'} {part.limit:g}"
+    limit = f"{part.name}: {part.found}, claimed {'above' if part.above else 'below'} {part.limit:g}"
     return limit if part.verdict != "undecided" else f"{limit}; needs {claim.changes}"

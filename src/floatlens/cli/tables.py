@@ -19,7 +19,7 @@ from rich.text import Text
 
 from floatlens.cli.terminal import clean
 
-__all__ = ["INTERVAL", "Row", "by_model", "estimate", "in_blocks", "interval", "new_table", "number"]
+__all__ = ["INTERVAL", "Row", "by_model", "in_blocks", "interval", "new_table", "number"]
 
 INTERVAL = "95 % interval"
 """The part of a cell that is left out first."""
@@ -54,12 +54,6 @@ def number(value: float, spec: str = ".3g") -> str:
 def interval(low: float, high: float, spec: str = ".3g") -> str:
     """An interval in brackets, or nothing where it is not defined."""
     return "" if math.isnan(low) or math.isnan(high) else f"[{low:{spec}}, {high:{spec}}]"
-
-
-def estimate(mean: float, low: float, high: float, n: int, spec: str = ".3g") -> str:
-    """A mean with its interval and sample size: 0.5 [0.2, 0.8] (n=8), or 0.5 (n=1, no interval)."""
-    between = interval(low, high, spec)
-    return f"{number(mean, spec)} {between} (n={n})" if between else f"{number(mean, spec)} (n={n}, no interval)"
 
 
 def new_table(*titles: str) -> Table:
