@@ -11,8 +11,8 @@ import typer
 from floatlens.cli.commands import flag, option, require_lab
 from floatlens.cli.parsing import parse_names
 from floatlens.cli.terminal import console, duration, progress, say
-from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.subjects.scale.sets import ALL_SETS, EVALUATION_SEED, SETS, QuestionSet
+from floatlens.core.errors import FloatlensError
+from floatlens.subjects.scale.sets import ALL_SETS, EVALUATION_SEED, SETS, known_set
 
 if TYPE_CHECKING:
     from floatlens_lab.scale.blueprints import Blueprint
@@ -106,7 +106,7 @@ def evaluate(
     from floatlens_lab.scale.cards import write_card
     from floatlens_lab.scale.evaluation import evaluate_all
 
-    chosen = [_known_set(name) for name in parse_names(sets, "--question-sets") or ()]
+    chosen = [known_set(name) for name in parse_names(sets, "--question-sets") or ()]
     refs = model or [f"scale:{name}" for name in MODELS]
     loaded = [load(ref) for ref in refs]
     results = {}
@@ -118,13 +118,6 @@ def evaluate(
             if card:
                 write_card(one, results[one.ref], seed)
     console().print(scale_view(results))
-
-
-def _known_set(given: str) -> QuestionSet:
-    for name in ALL_SETS:
-        if name == given:
-            return name
-    raise FloatlensError(f'no question set "{given}"{did_you_mean(given, ALL_SETS)}')
 
 
 def questions(
@@ -140,7 +133,7 @@ def questions(
 
     if out.exists():
         raise FloatlensError(f"--out {out}: the file exists; remove it or give another name")
-    made = draw(_known_set(which), count, documents=documents, gold=place, seed=seed)
+    made = draw(known_set(which), count, documents=documents, gold=place, seed=seed)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("".join(example.model_dump_json() + "\n" for example in made), encoding="utf-8")
     command = shlex.join(["floatlens", "trace", "scale:llada", "--data", str(out), "--out", "RUN"])

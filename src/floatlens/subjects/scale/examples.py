@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.core.errors import FloatlensError
 from floatlens.data import Example
 from floatlens.subjects.scale.contexts import Asked, Context, Kind, ask, draw_context
-from floatlens.subjects.scale.sets import ALL_SETS, QuestionSet
+from floatlens.subjects.scale.sets import ALL_SETS, QuestionSet, known_set
 from floatlens.subjects.scale.wording import PERSON, QUESTIONS
 from floatlens.subjects.scale.world import WORLD_VERSION, World, make_world
 
@@ -43,8 +43,7 @@ def questions(
 
     Example: `questions("rag", 100, gold=4)[0].documents[4].is_gold  # True`
     """
-    if which not in ALL_SETS:
-        raise FloatlensError(f'no question set "{which}"{did_you_mean(which, ALL_SETS)}')
+    which = known_set(which)
     fewest = 2 if which == "two-hop" else 1
     if not fewest <= documents <= MOST_DOCUMENTS:
         raise FloatlensError(f"documents={documents}: the scale models were trained on {fewest} to {MOST_DOCUMENTS}")

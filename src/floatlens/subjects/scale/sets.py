@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-__all__ = ["ALL_SETS", "EVALUATION_SEED", "SETS", "QuestionSet"]
+from floatlens.core.errors import FloatlensError, did_you_mean
+
+__all__ = ["ALL_SETS", "EVALUATION_SEED", "SETS", "QuestionSet", "known_set"]
 
 QuestionSet = Literal["rag", "two-hop", "closed-known", "closed-unknown", "counterfactual", "known"]
 ALL_SETS: tuple[QuestionSet, ...] = get_args(QuestionSet)
@@ -12,3 +14,11 @@ ALL_SETS: tuple[QuestionSet, ...] = get_args(QuestionSet)
 SETS = ALL_SETS[:5]
 """Those of a model card."""
 EVALUATION_SEED = 20_260_107
+
+
+def known_set(given: str) -> QuestionSet:
+    """The question set of this name; an error names the one that was meant."""
+    for name in ALL_SETS:
+        if name == given:
+            return name
+    raise FloatlensError(f'no question set "{given}"{did_you_mean(given, ALL_SETS)}')

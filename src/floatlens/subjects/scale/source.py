@@ -6,12 +6,12 @@ scale:rag:documents=5:gold=2:seed=7
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data.sources import Questions
 from floatlens.subjects.scale.examples import questions
-from floatlens.subjects.scale.sets import ALL_SETS
+from floatlens.subjects.scale.sets import known_set
 from floatlens.subjects.scale.world import WORLD_VERSION
 
 __all__ = ["DEFAULT_COUNT", "open_questions"]
@@ -23,11 +23,9 @@ DEFAULT_COUNT = 500
 def open_questions(rest: str, *, limit: int | None, documents: int | None) -> Questions:
     """Questions of the world. Example: `open_questions("rag:seed=7", limit=4, documents=None).examples[0].question`"""
     which, *given = rest.split(":")
-    if which not in ALL_SETS:
-        raise FloatlensError(f'no question set "{which}"{did_you_mean(which, ALL_SETS)}')
     settings = _settings(given, documents)
     return Questions(
-        questions(cast("Any", which), limit or DEFAULT_COUNT, **settings),
+        questions(known_set(which), limit or DEFAULT_COUNT, **settings),
         title=f"scale world, {which}",
         version=WORLD_VERSION,
         identity=f"{which} {sorted(settings.items())} world {WORLD_VERSION}",
