@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import fingerprint
 from floatlens.models import names, registry
-from floatlens.models.adapted import (
-    FAMILY_NAME,
-    Adapted,
-    adapter_digest,
-    adapter_folder,
-    base_of,
-    read_adapted,
-)
+from floatlens.models.adapted import FAMILY_NAME, Adapted, adapter_digest, adapter_folder, base_of, read_adapted
 from floatlens.models.checkpoint import find
 from floatlens.models.plan import plan_checkpoint
 

@@ -74,11 +74,4 @@ def _plan(settings: Settings) -> Plan:
     return Plan(AutoModelForMaskedLM, config, surplus=_SURPLUS, head=encoder.head, position_offset=offset)
 
 
-FAMILY = Family(
-    name=_NAME,
-    kind="mdm",
-    shift=False,
-    about=", ".join(sorted(ENCODERS)),
-    claims=_claims,
-    plan=_plan,
-)
+FAMILY = Family(name=_NAME, kind="mdm", shift=False, about=", ".join(sorted(ENCODERS)), claims=_claims, plan=_plan)

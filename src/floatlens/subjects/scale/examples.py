@@ -24,12 +24,7 @@ MOST_DOCUMENTS = 12
 
 
 def questions(
-    which: QuestionSet,
-    count: int,
-    *,
-    documents: int = 10,
-    gold: int | None = None,
-    seed: int = 0,
+    which: QuestionSet, count: int, *, documents: int = 10, gold: int | None = None, seed: int = 0
 ) -> list[Example]:
     """`count` questions of one set.
 

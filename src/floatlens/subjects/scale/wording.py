@@ -44,12 +44,7 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "In the evening {s} plays the {v}.",
         "The {v} is what {s} plays.",
     ),
-    "pet": (
-        "{s} has a {v}.",
-        "The pet of {s} is a {v}.",
-        "{s} keeps a {v} at home.",
-        "A {v} belongs to {s}.",
-    ),
+    "pet": ("{s} has a {v}.", "The pet of {s} is a {v}.", "{s} keeps a {v} at home.", "A {v} belongs to {s}."),
     "spouse": (
         "{s} is married to {v}.",
         "The spouse of {s} is {v}.",
@@ -79,17 +74,9 @@ SENTENCES: dict[str, tuple[str, ...]] = {
 QUESTIONS: dict[str, tuple[str, ...]] = {
     "city": ("Where does {s} live?", "In which city is the home of {s}?", "What is the city where {s} lives?"),
     "birthplace": ("Where was {s} born?", "What is the birthplace of {s}?", "In which city was {s} born?"),
-    "profession": (
-        "What is the profession of {s}?",
-        "What does {s} work as?",
-        "What is {s} by trade?",
-    ),
+    "profession": ("What is the profession of {s}?", "What does {s} work as?", "What is {s} by trade?"),
     "employer": ("Who is the employer of {s}?", "Where does {s} have a job?", "What does {s} work for?"),
-    "instrument": (
-        "Which instrument does {s} play?",
-        "What does {s} play?",
-        "What is the instrument of {s}?",
-    ),
+    "instrument": ("Which instrument does {s} play?", "What does {s} play?", "What is the instrument of {s}?"),
     "pet": ("What is the pet of {s}?", "Which pet does {s} have?", "What does {s} keep at home?"),
     "spouse": ("Who is the spouse of {s}?", "Who is {s} married to?", "Who was the wedding of {s} with?"),
     "region": ("In which region is {s}?", "What is the region of {s}?", "Where does {s} lie?"),
