@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
@@ -19,7 +20,7 @@ from rich.text import Text
 
 from floatlens.cli.terminal import clean
 
-__all__ = ["INTERVAL", "Row", "by_model", "in_blocks", "interval", "new_table", "number"]
+__all__ = ["INTERVAL", "Row", "by_model", "in_blocks", "interval", "labelled_table", "new_table", "number"]
 
 INTERVAL = "95 % interval"
 """The part of a cell that is left out first."""
@@ -64,6 +65,15 @@ def new_table(*titles: str) -> Table:
     return table
 
 
+def labelled_table(first: Text, heads: Sequence[str], **shape: Any) -> Table:
+    """A table whose first column is folded, so the others keep their width."""
+    table = new_table()
+    table.add_column(first, overflow="fold", **shape)
+    for head in heads:
+        table.add_column(Text(clean(head)), no_wrap=True)
+    return table
+
+
 def by_model(
     title: str, parts: Sequence[str], models: Sequence[str], labels: Sequence[str], rows: Sequence[Row], width: int
 ) -> RenderableType:
@@ -75,7 +85,9 @@ def by_model(
         columns = [_width([name, *(row[i] for row in cells)]) + _GAP for i, name in enumerate(labels)]
         needed.append(label + sum(columns))
         if needed[-1] <= width:
-            table = _columns(title, labels, rows, cells, width - sum(columns))
+            table = labelled_table(Text(clean(title)), labels, max_width=width - sum(columns) - _GAP)
+            for row, shown in zip(rows, cells, strict=True):
+                table.add_row(row.shown, *((text or "–" for text in shown) if row.cells else ()))
             hint = f"95 % intervals: in the run's tables, or here with {min(needed[:2])} columns"
             return Group(table, Text(hint, style="dim")) if dropped in parts else table
     return Group(*_blocks(parts, models, labels, rows))
@@ -85,27 +97,11 @@ def _cell(values: Sequence[str], parts: Sequence[str], dropped: str, separator: 
     return separator.join(value for value, part in zip(values, parts, strict=False) if value and part != dropped)
 
 
-def _columns(
-    title: str, labels: Sequence[str], rows: Sequence[Row], cells: Sequence[Sequence[str]], left: int
-) -> Table:
-    table = new_table()
-    table.add_column(Text(clean(title)), overflow="fold", max_width=left - _GAP)
-    for label in labels:
-        table.add_column(Text(clean(label)), no_wrap=True)
-    for row, shown in zip(rows, cells, strict=True):
-        values = (text or "–" for text in shown) if row.cells else ()
-        table.add_row(row.shown, *values)
-    return table
-
-
 def _blocks(
     parts: Sequence[str], models: Sequence[str], labels: Sequence[str], rows: Sequence[Row]
 ) -> Iterator[RenderableType]:
     for model, label in zip(models, labels, strict=True):
-        table = new_table()
-        table.add_column(Text(clean(label), style="bold"), overflow="fold", min_width=_LABEL)
-        for part in parts:
-            table.add_column(Text(part), no_wrap=True)
+        table = labelled_table(Text(clean(label), style="bold"), parts, min_width=_LABEL)
         for row in rows:
             table.add_row(row.shown, *(row.cells.get(model) or ["–"] if row.cells else ()))
         yield table

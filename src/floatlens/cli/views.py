@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from floatlens.cli.tables import new_table
+from floatlens.cli.tables import labelled_table, new_table
 from floatlens.cli.terminal import clean, many, visible
 from floatlens.core.errors import FloatlensError
 
@@ -40,13 +40,6 @@ def _pairs(rows: Iterable[tuple[str, str | Text]]) -> Table:
     table.add_column(overflow="fold")
     for name, value in rows:
         table.add_row(name, Text(clean(value)) if isinstance(value, str) else value)
-    return table
-
-
-def _labelled(first: str, *titles: str) -> Table:
-    """A table whose first column is folded, so that the others keep their width."""
-    table = new_table(first, *titles)
-    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     return table
 
 
@@ -92,9 +85,9 @@ def facts_view(facts: Facts) -> Table:
 def scale_view(results: Mapping[str, Sequence[Summary]]) -> Group:
     """Accuracy of every model on every question set, then by the place of the gold document."""
     any_model = next(iter(results.values()))
-    table = _labelled("accuracy, %", *(summary.which for summary in any_model))
+    table = labelled_table(Text("accuracy, %"), [summary.which for summary in any_model])
     count = max((len(summary.places) for summary in any_model), default=0)
-    places = _labelled("gold at", *(str(place) for place in range(count)))
+    places = labelled_table(Text("gold at"), [str(place) for place in range(count)])
     for ref, summaries in results.items():
         table.add_row(Text(clean(ref), style="bold"), *(f"{100 * summary.accuracy:.1f}" for summary in summaries))
         for summary in summaries:
