@@ -42,6 +42,7 @@ def test_from_a_plan_to_a_report_and_on(floatlens: Run, study: Path, tmp_path: P
         assert words in shown
     assert "13 of 13 items" in err
     assert f"report: {out / 'report.html'}" in err
+    assert any(line.startswith("floatlens: does attention float? ") for line in err.splitlines()[-4:]), err
     records = (out / "records.jsonl").read_bytes()
     code, shown, err = floatlens("run", study, "--out", out)
     assert (code, "finished: 13 items on record" in shown) == (0, True)
