@@ -183,7 +183,7 @@ def test_room_is_counted_machine_by_machine(monkeypatch: pytest.MonkeyPatch) -> 
     with team(monkeypatch, ray, None, cpus=2, gpus=2) as workers:
         assert workers.count == 2  # one on each machine with GPUs; all CPUs and GPUs together would make five
     with (
-        pytest.raises(FloatlensError, match=r"3 workers with 2 CPUs and 2 GPUs each .* has room for 2;"),
+        pytest.raises(FloatlensError, match=r"3 workers with 2 CPUs and 2 GPUs each .* has resources for 2;"),
         team(monkeypatch, ray, 3, cpus=2, gpus=2),
     ):
         pass
