@@ -191,20 +191,11 @@ def _callouts(axes: Axes, names: Mapping[int, str]) -> float:
     width = 0.86 * _points(axes)[0] / columns * (0.85 if columns > 1 else 1)
     gap = (high - low) * SMALL * 1.25 / width
     at = sorted(names)
-    line: dict[str, Any] = {"arrowstyle": "-", "lw": 0.5, "color": GREY, "shrinkA": 0, "shrinkB": 0, "relpos": (0.5, 0)}
+    line = {"arrowstyle": "-", "lw": 0.5, "color": GREY, "shrinkA": 0, "shrinkB": 0, "relpos": (0.5, 0)}
+    style: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": SMALL, "arrowprops": line}
+    where: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": ("data", "offset points")}
     for place, x in zip(at, _apart(at, gap, low, high), strict=True):
-        axes.annotate(
-            names[place],
-            (place, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(x, 16),
-            textcoords=("data", "offset points"),
-            rotation=90,
-            ha="center",
-            va="bottom",
-            fontsize=SMALL,
-            arrowprops=line,
-        )
+        axes.annotate(names[place], (place, 1.0), xytext=(x, 16), **where, **style)
     return 16 + max(len(name) * SMALL * 0.54 for name in names.values())
 
 

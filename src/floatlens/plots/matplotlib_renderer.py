@@ -199,13 +199,8 @@ def _legend(made: Canvas, entries: Sequence[Entry]) -> None:
     fits = next((n for n in range(len(widths), 1, -1) if sum(max(widths[i::n]) for i in range(n)) <= room), 1)
     columns = -(-len(widths) // -(-len(widths) // fits))
     order = [i for column in range(columns) for i in range(column, len(handles), columns)]  # filled column by column
-    made.legend(
-        [handles[i] for i in order],
-        [labels[i] for i in order],
-        loc="outside upper left",
-        ncols=columns,
-        columnspacing=1.4,
-    )
+    shown = [handles[i] for i in order], [labels[i] for i in order]
+    made.legend(*shown, loc="outside upper left", ncols=columns, columnspacing=1.4)
 
 
 def _small_print(made: Canvas, text: str) -> None:

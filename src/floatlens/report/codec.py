@@ -45,12 +45,6 @@ class Codes:
         codes = np.where(np.where(defined, values, 0.0) < FLOOR, _ZERO, codes)
         return np.where(defined, codes, _UNDEFINED).astype(np.uint16)
 
-    def value(self, codes: NDArray[Any]) -> NDArray[np.float64]:
-        """What the page makes of codes; the same arithmetic as `valuesOf` in codec.js."""
-        place = (codes.astype(np.float64) - _FIRST) / (self.levels - 1 - _FIRST)
-        values = np.exp(math.log(FLOOR) * (1 - place))
-        return np.where(codes == _UNDEFINED, np.nan, np.where(codes == _ZERO, 0.0, values))
-
 
 def planes(codes: NDArray[np.uint16]) -> bytes:
     """Codes (step, …) as differences from step to step, zigzag, high bytes before low ones: they deflate best so."""
