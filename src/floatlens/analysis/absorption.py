@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import QueryGroup, anchors
 from floatlens.analysis.description import Variable, Words
-from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.kernels import Floats, nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.traces import Trace
 
 __all__ = ["VIEWS", "absorption"]
 
-Floats = NDArray[np.float64]
 VIEWS = ("fixed", "floating")
 WORDS = Words(
     "Absorption",

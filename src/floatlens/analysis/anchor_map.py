@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import Anchors, anchors, columns_of, present
+from floatlens.analysis.kernels import Bools, Floats
 from floatlens.analysis.rules import find_anchors
 from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
@@ -19,8 +19,8 @@ __all__ = ["AnchorMap", "anchor_map"]
 class AnchorMap:
     """`values` and `anchors` are (step, key); values are NaN where no token is. `source` are the anchors shown."""
 
-    values: NDArray[np.float64]
-    anchors: NDArray[np.bool_]
+    values: Floats
+    anchors: Bools
     steps: tuple[int, ...]
     layer: int | None
     source: Anchors

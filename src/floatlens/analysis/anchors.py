@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from floatlens.analysis.kernels import Bools, Floats
 from floatlens.analysis.kernels.uniform import null_share, seen_by
 from floatlens.analysis.rules import Columns, Rule, as_rule, find_anchors
 from floatlens.core.errors import FloatlensError, did_you_mean
@@ -30,7 +30,6 @@ __all__ = [
     "queries_of",
 ]
 
-Floats = NDArray[np.float64]
 QueryGroup = Literal["all", "masked", "committed", "answer"]
 Normalise = Literal["share", "visible"]
 GROUPS: dict[QueryGroup, str] = {
@@ -159,12 +158,12 @@ def columns_of(trace: Trace, share: Floats, group: QueryGroup, normalise: Normal
     )
 
 
-def present(trace: Trace) -> NDArray[np.bool_]:
+def present(trace: Trace) -> Bools:
     """(step, key): where there is a token; autoregressive sequences grow."""
     return np.asarray(trace.data["sequence"].values >= 0)
 
 
-def queries_of(trace: Trace, group: QueryGroup) -> NDArray[np.bool_]:
+def queries_of(trace: Trace, group: QueryGroup) -> Bools:
     """(step, key): the positions whose attention a group counts."""
     here, masked = present(trace), trace.masked
     if group == "masked":

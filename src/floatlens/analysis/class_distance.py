@@ -10,15 +10,13 @@ from collections.abc import Mapping
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from floatlens.analysis.intervals import Estimate, estimate_of_sets
-from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.kernels import Bools, Floats, nanmean
 from floatlens.analysis.result import Group
 
 __all__ = ["anchor_shares", "between", "beyond_halves", "halves", "within"]
 
-Floats = NDArray[np.float64]
 
 SPLITS = 50
 """Number of random halves of each set; their mean distance hardly changes with more."""
@@ -54,18 +52,18 @@ def between(*sets: Floats) -> float:
     return float(nanmean(np.array([nanmean(_distance(a, b)) for a, b in combinations(means, 2)])))
 
 
-def halves(count: int, random: np.random.Generator) -> NDArray[np.bool_]:
+def halves(count: int, random: np.random.Generator) -> Bools:
     """(split, question): which questions are in the first half, the smaller one of an odd number."""
     order = random.permuted(np.tile(np.arange(count), (SPLITS, 1)), axis=1)
     return np.asarray(order < count // 2)
 
 
-def within(values: Floats, first: NDArray[np.bool_]) -> float:
+def within(values: Floats, first: Bools) -> float:
     """The same distance between two halves of one set, mean over the splits `first` (split, question)."""
     known = ~np.isnan(values)
     filled = np.where(known, values, 0.0)
 
-    def means(half: NDArray[np.bool_]) -> Floats:  # (split, class, layer), of what is defined
+    def means(half: Bools) -> Floats:  # (split, class, layer), of what is defined
         chosen = half.astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.tensordot(chosen, filled, 1) / np.tensordot(chosen, known, 1))

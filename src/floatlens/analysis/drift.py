@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import GROUPS, QueryGroup, anchors, columns_of, head_mean, present
 from floatlens.analysis.description import Variable, Words
-from floatlens.analysis.kernels import motion
+from floatlens.analysis.kernels import Bools, Floats, motion, nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.analysis.rules import find_anchors
 from floatlens.traces import Trace
 
 __all__ = ["drift", "frontier"]
 
-Floats = NDArray[np.float64]
 
 _BOTH = {
     "slope": Variable(
@@ -77,7 +75,7 @@ def drift(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> x
     data: dict[str, Any] = {name: ((), values) for name, values in overall.items()}
     data["steps"] = ((), float(len(sets)))
     data |= {f"{name}_by_layer": (("layer",), values) for name, values in by_layer.items()}
-    depth = motion.nanmean(motion.jaccard(sets[:, 1:], sets[:, :-1]))
+    depth = nanmean(motion.jaccard(sets[:, 1:], sets[:, :-1]))
     depth[np.diff(layers) != 1] = np.nan
     data["depth_jaccard_by_layer"] = (("layer",), np.concatenate([[np.nan], depth]))
     data |= {"track": (("step",), motion.track(whole)), "track_by_layer": (("step", "layer"), motion.track(share))}
@@ -91,7 +89,7 @@ def frontier(trace: Trace) -> Floats:
     return np.array([where[when == step].mean() if (when == step).any() else np.nan for step in steps])
 
 
-def _motion(trace: Trace, share: Floats, sets: NDArray[np.bool_]) -> dict[str, Floats]:
+def _motion(trace: Trace, share: Floats, sets: Bools) -> dict[str, Floats]:
     """All scalars, from arrays (step, …, key)."""
     here = present(trace)
     wide = here if share.ndim == 2 else here[:, None]
@@ -99,12 +97,12 @@ def _motion(trace: Trace, share: Floats, sets: NDArray[np.bool_]) -> dict[str, F
     steps = trace.data["step"].values.astype(np.float64)
     return {
         "slope": motion.slope(track, steps),
-        "jaccard": motion.nanmean(motion.jaccard(sets[1:], sets[:-1])) if len(sets) > 1 else _undefined(track),
+        "jaccard": nanmean(motion.jaccard(sets[1:], sets[:-1])) if len(sets) > 1 else _undefined(track),
         "lifetime": motion.lifetime(sets),
         "lifetime_share": motion.lifetime(sets) / len(sets),
         "distinct": motion.distinct(sets),
-        "entropy": motion.nanmean(motion.entropy(share, np.broadcast_to(wide, share.shape))),
-        "wasserstein": motion.nanmean(motion.wasserstein(share)) if len(sets) > 1 else _undefined(track),
+        "entropy": nanmean(motion.entropy(share, np.broadcast_to(wide, share.shape))),
+        "wasserstein": nanmean(motion.wasserstein(share)) if len(sets) > 1 else _undefined(track),
         "frontier": motion.correlation(track, frontier(trace)),
     }
 

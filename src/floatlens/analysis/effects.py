@@ -11,11 +11,12 @@ import pandas as pd
 
 from floatlens.analysis.conditions import dose, edits_of
 from floatlens.analysis.intervals import estimate
+from floatlens.analysis.kernels import Floats
 from floatlens.analysis.tables import Table
 from floatlens.records.condition import RAG, Edited
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 __all__ = ["UNEDITED", "edit_effects", "effects_table", "measured", "moved"]
 
@@ -64,7 +65,7 @@ def _named(one: Edited) -> dict[str, Any]:
     return {"edit": one.name, "settings": one.settings_label, "control": one.control is not None}
 
 
-def _compared(pair: NDArray[np.float64]) -> dict[str, float]:
+def _compared(pair: Floats) -> dict[str, float]:
     if not len(pair):  # such as KL: the answers ended before the edit applied
         return {**dict.fromkeys(_NUMBERS, float("nan")), "n": 0}
     found = estimate(pair[:, 1] - pair[:, 0])

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import GROUPS, QueryGroup, anchors, present
 from floatlens.analysis.description import Variable, Words
-from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.kernels import Bools, Floats, nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.traces import Trace
 
 __all__ = ["extremes"]
 
-Floats = NDArray[np.float64]
 WORDS = Words(
     "Extreme tokens",
     "Are anchors drains?",
@@ -64,14 +62,14 @@ def extremes(
     )
 
 
-def _ratio(norm: Floats, sets: NDArray[np.bool_], here: NDArray[np.bool_]) -> Floats:
+def _ratio(norm: Floats, sets: Bools, here: Bools) -> Floats:
     """(step, layer): mean over anchors ÷ median over all; NaN without anchors."""
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.where(sets, norm, 0.0).sum(axis=-1) / sets.sum(axis=-1)
         return np.asarray(mean / np.nanmedian(np.where(here, norm, np.nan), axis=-1))
 
 
-def _dormant(trace: Trace, group: QueryGroup, sets: NDArray[np.bool_], above: float) -> Floats:
+def _dormant(trace: Trace, group: QueryGroup, sets: Bools, above: float) -> Floats:
     """(step, layer): share of heads with more than `above` on the anchors; NaN without anchors."""
     received = trace.data[GROUPS[group]]
     received = received if "head" in received.dims else received.expand_dims("head", axis=2)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import mask_of, present
 from floatlens.analysis.description import Variable, Words
+from floatlens.analysis.kernels import Bools, Floats
 from floatlens.analysis.kernels.rollout import rollout
 from floatlens.analysis.kernels.uniform import uniform_flow
 from floatlens.analysis.registry import analysis
@@ -21,7 +21,6 @@ from floatlens.traces import Trace
 
 __all__ = ["documents_of", "flow", "gold_of", "token_rollout"]
 
-Floats = NDArray[np.float64]
 WORDS = Words(
     "Region flow",
     "Where does the answer come from?",
@@ -136,7 +135,7 @@ def token_rollout(trace: Trace, step: int = -1) -> xr.DataArray:
     return xr.DataArray(rollout(wide)[-1], dims=("query", "key"))
 
 
-def _lift(trace: Trace, through: Floats, asking: NDArray[np.bool_] | None = None) -> float:
+def _lift(trace: Trace, through: Floats, asking: Bools | None = None) -> float:
     """Gold ÷ mean of the other documents in the row of the answer (or, while it has no queries, of the template)."""
     regions, gold = list(trace.regions), gold_of(trace)
     names = documents_of(trace)

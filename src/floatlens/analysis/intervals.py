@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.kernels import Floats, nanmean
 
 __all__ = [
     "CONFIDENCE",
@@ -27,7 +27,6 @@ __all__ = [
     "mean_of_means",
 ]
 
-Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 _RESAMPLES = 1000

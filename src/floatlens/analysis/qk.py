@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import QueryGroup, anchors, present
 from floatlens.analysis.description import Variable, Words
-from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.kernels import Floats, nanmean
 from floatlens.analysis.kernels.split import advantage, split
 from floatlens.analysis.registry import analysis
 from floatlens.core.errors import FloatlensError
@@ -70,7 +70,7 @@ def qk(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> xr.D
     return xr.Dataset(data, coords={"layer": found.share["layer"].values, "head": trace.data["head"].values})
 
 
-def key_norm_by_head(trace: Trace) -> NDArray[np.float64]:
+def key_norm_by_head(trace: Trace) -> Floats:
     """(step, layer, head, key): |k| of the key head that each query head of the trace reads, by its number."""
     norm = np.asarray(trace.data["key_norm"].values, dtype=np.float64)
     return norm[:, :, kv_head_of(trace, trace.data["head"].values)]

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import anchors
-from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.kernels import Bools, Floats, nanmean
 from floatlens.analysis.qk import kv_head_of
 from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
 
 __all__ = ["QKMaps", "qk_maps"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +22,7 @@ class QKMaps:
     dot: Floats
     cos: Floats
     norm: Floats
-    anchors: NDArray[np.bool_]
+    anchors: Bools
     tokens: tuple[str, ...]
     model: str
     layer: int

@@ -19,7 +19,7 @@ import xarray as xr
 from floatlens.analysis.description import Words
 from floatlens.analysis.estimates import NUMBERS, Estimates, labelled
 from floatlens.analysis.intervals import Estimate, by_question, estimate
-from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.kernels import Floats, nanmean
 from floatlens.core.errors import FloatlensError, did_you_mean
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Group:
         more = [f"{key} {value}" for key, value in self.keys.items() if key != "model"]
         return ", ".join([self.model, *more])
 
-    def values(self, variable: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def values(self, variable: str) -> Floats:
         """(sample, …) of one variable, trace by trace."""
         return np.asarray(self._variable(variable).values, dtype=np.float64)
 
@@ -87,13 +87,11 @@ class Group:
             self._made[variable, over] = self.estimated(values)
         return self._made[variable, over]
 
-    def by_question(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def by_question(self, values: Floats) -> Floats:
         """(sample, …) → (question, …): one sample for each question, for intervals."""
         return by_question(values, self.questions)
 
-    def by_data_set(
-        self, values: np.ndarray[Any, np.dtype[np.float64]]
-    ) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+    def by_data_set(self, values: Floats) -> dict[str, Floats]:
         """(sample, …) → (question, …) for each data set by name, without traces that do not name theirs.
 
         A question in two data sets is a sample of both.
@@ -104,7 +102,7 @@ class Group:
                 rows.setdefault(name, []).append(place)
         return {name: by_question(values[own], [self.questions[i] for i in own]) for name, own in rows.items()}
 
-    def estimated(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> Estimate:
+    def estimated(self, values: Floats) -> Estimate:
         """The same for numbers (sample, …) computed from the variables of this group."""
         return estimate(self.by_question(values), self.seed)
 

@@ -16,7 +16,7 @@ from scipy import stats
 
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.intervals import Estimate, estimate_of
-from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.kernels import Bools, Floats, nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.analysis.result import Group, Summary
 from floatlens.core.errors import FloatlensError, did_you_mean
@@ -31,7 +31,6 @@ HALVES: tuple[Half, ...] = get_args(Half)
 THRESHOLDS = (0.1, 0.5)
 """Mean score above which a head is a retrieval head, or a strong one [Wu]."""
 _RECALL = 0.5
-Floats = NDArray[np.float64]
 WORDS = Words(
     "Retrieval heads",
     "Which heads copy the answer?",
@@ -127,12 +126,12 @@ def _answer_tokens(trace: Trace) -> NDArray[np.intp]:
     return np.flatnonzero(place < (ends.min() if len(ends) else np.inf))
 
 
-def _recorded(trace: Trace) -> NDArray[np.bool_]:
+def _recorded(trace: Trace) -> Bools:
     """(token): whether the pass that decided an answer token was recorded; under a selection of steps not all are."""
     return np.asarray(trace.data["answer_argmax"].values[_answer_tokens(trace), 0, 0] >= 0)
 
 
-def _hits(trace: Trace) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _hits(trace: Trace) -> tuple[Bools, Bools]:
     """(token, layer, head): whether the largest weight lies in the evidence, and there on the token being written.
 
     Of the answer tokens whose passes were recorded.

@@ -16,14 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from floatlens.analysis.kernels import Bools, Floats
 from floatlens.core.errors import FloatlensError, did_you_mean
 
 __all__ = ["Columns", "Rule", "as_rule", "find_anchors"]
 
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 _DEFAULTS = {"zscore": 3.0, "rulli": 3.0, "gu": 0.3, "topk": 5.0, "top1": 1.0}
 _WORDS = {

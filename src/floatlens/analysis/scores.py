@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from floatlens.analysis.intervals import Estimate, estimate, mean_of_means
+from floatlens.analysis.kernels import Floats
 from floatlens.analysis.paper import AVERAGES, PAPER, VALUES
 from floatlens.analysis.tables import Table
 from floatlens.records.condition import CLOSED, RAG, Condition
@@ -67,7 +67,7 @@ def _pairs(group: pd.DataFrame, before: Condition, after: Condition) -> pd.DataF
     return wide.dropna() if all(column in wide.columns for column in wanted) else wide.iloc[:0]
 
 
-def _of(pair: pd.DataFrame, metric: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _of(pair: pd.DataFrame, metric: str) -> tuple[Floats, Floats]:
     names = tuple(_SHOWN) if metric == "average" else (metric,)
     old, new = (
         np.mean([pair[name, side].to_numpy(dtype=np.float64) for name in names], axis=0) for side in ("old", "new")

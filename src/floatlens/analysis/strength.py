@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from floatlens.analysis.absorption import VIEWS
-from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.kernels import Floats, nanmean
 from floatlens.analysis.result import Group, Result
 
 __all__ = ["STRENGTH", "anchored", "same_model", "strength"]
 
-Floats = NDArray[np.float64]
 
 STRENGTH = 2.0
 """A layer has an anchor if its strongest key takes at least this many times its share under uniform attention."""

@@ -14,17 +14,15 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from floatlens.analysis.conditions import rank
 from floatlens.analysis.intervals import Estimate, estimate, estimate_of
+from floatlens.analysis.kernels import Floats
 from floatlens.data.stress import STRESS_TESTS
 from floatlens.evaluation.metrics import normalise
 from floatlens.records.condition import Stressed
 
 __all__ = ["Curve", "agreement", "curves", "curves_frame", "points_of", "relative_area", "robustness_frame"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

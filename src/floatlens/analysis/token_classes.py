@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import QueryGroup, anchors, present
 from floatlens.analysis.description import Variable, Words
-from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.kernels import Bools, Floats, nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.core.errors import FloatlensError
 from floatlens.prompts.words import CLASSES, LEXICAL, STRUCTURAL, classify
@@ -72,7 +71,7 @@ def token_classes(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "al
     return xr.Dataset(data, coords={"class": list(CLASSES), "layer": found.share["layer"].values})
 
 
-def classes_of(trace: Trace) -> NDArray[np.bool_]:
+def classes_of(trace: Trace) -> Bools:
     """(class, step, key): the class of each position at each step; a masked position is a mask, whatever it becomes."""
     if not trace.tokens:
         raise FloatlensError(
@@ -87,7 +86,7 @@ def classes_of(trace: Trace) -> NDArray[np.bool_]:
     return np.asarray((at_step[None] == np.arange(len(CLASSES))[:, None, None]) & here)
 
 
-def _shares(weight: NDArray[np.float64], member: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _shares(weight: Floats, member: Bools) -> Floats:
     """(class, step, layer): the part of the weight (step, layer, key) on each class; NaN where there is none at all."""
     summed = np.einsum("slk,csk->csl", weight, member.astype(np.float64))
     total = weight.sum(axis=-1)
@@ -95,7 +94,7 @@ def _shares(weight: NDArray[np.float64], member: NDArray[np.bool_]) -> NDArray[n
         return np.asarray(np.where(total > 0, summed / total, np.nan))
 
 
-def _ratio(share: NDArray[np.float64], tokens: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ratio(share: Floats, tokens: Floats) -> Floats:
     """Enrichment; NaN where a class is not present."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(tokens[..., None] > 0, share / tokens[..., None], np.nan))

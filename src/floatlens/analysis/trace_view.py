@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import GROUPS, QueryGroup, anchors, columns_of, present, queries_of
+from floatlens.analysis.kernels import Bools, Floats
 from floatlens.analysis.rules import find_anchors
 from floatlens.traces import Trace
 
@@ -26,9 +27,9 @@ class AttentionView:
     """Received attention of one query group: `share` and `anchors` are (step, 1 + layer, key), the mean over layers
     first; `null` (step, key) is what uniform attention would give."""
 
-    share: NDArray[np.float64]
-    anchors: NDArray[np.bool_]
-    null: NDArray[np.float64]
+    share: Floats
+    anchors: Bools
+    null: Floats
     layers: tuple[int, ...]
 
 
@@ -42,7 +43,7 @@ class TraceView:
     groups: dict[QueryGroup, AttentionView]
     same_as_all: tuple[QueryGroup, ...]
     states: NDArray[np.uint8]
-    present: NDArray[np.bool_]
+    present: Bools
 
 
 def trace_view(trace: Trace, groups: Iterable[QueryGroup] = tuple(GROUPS), rule: str = "zscore") -> TraceView:

@@ -13,7 +13,7 @@ import numpy as np
 
 from floatlens.analysis.conditions import edits_of
 from floatlens.analysis.intervals import estimate
-from floatlens.claims.claim import ANSWERS, Finding, Limit, Part, claim
+from floatlens.claims.claim import ANSWERS, ClaimRule, Finding, Limit, Part, claim
 from floatlens.records.condition import RAG, Edited
 
 if TYPE_CHECKING:
@@ -30,55 +30,29 @@ NOT_HURT = (
 )
 
 
-@claim(
-    "arm-without-anchors",
-    title="Anchor removed, autoregressive",
-    statement="removing its anchor hurts an autoregressive model",
-    family="edits",
-    needs=(ANSWERS,),
-    figure="edits-accuracy",
-    limits=HURT,
-)
-def arm_without_anchors(answers: pd.DataFrame) -> Iterator[Finding]:
-    yield from _judged(answers, "arm", "drop_anchors", 1, HURT)
+def _edit_claim(
+    id: str, kind: str, edit: str, k: int, limits: tuple[Limit, ...], title: str, statement: str
+) -> ClaimRule:
+    """The claim for each model of a kind and data set, on the dose of the edit nearest to `k`."""
 
+    @claim(
+        id,
+        title=title,
+        statement=statement,
+        family="edits",
+        needs=(ANSWERS,),
+        figure="edits-accuracy",
+        limits=limits,
+    )
+    def judge(answers: pd.DataFrame) -> Iterator[Finding]:
+        doses = [one for one in edits_of(answers) if one.name == edit and _is_general(dict(one.settings))]
+        if doses:
+            chosen = min(doses, key=lambda one: _distance(dict(one.settings), k))
+            for (model, data), some in answers[answers["model_kind"] == kind].groupby(["model", "data"], sort=False):
+                if parts := _parts(some, chosen, limits):
+                    yield Finding(f"{model}, {data}", parts, model=str(model))
 
-@claim(
-    "mdm-without-anchors",
-    title="Anchors removed, diffusion",
-    statement="removing its anchors does not hurt a diffusion model",
-    family="edits",
-    needs=(ANSWERS,),
-    figure="edits-accuracy",
-    limits=NOT_HURT,
-)
-def mdm_without_anchors(answers: pd.DataFrame) -> Iterator[Finding]:
-    yield from _judged(answers, "mdm", "drop_anchors", 1, NOT_HURT)
-
-
-@claim(
-    "anchors-held",
-    title="Anchors held in place",
-    statement="holding its anchors still hurts a diffusion model",
-    family="edits",
-    needs=(ANSWERS,),
-    figure="edits-accuracy",
-    limits=HURT,
-)
-def anchors_held(answers: pd.DataFrame) -> Iterator[Finding]:
-    yield from _judged(answers, "mdm", "pin_anchors", 5, HURT)  # 5: the default of the edit
-
-
-def _judged(answers: pd.DataFrame, kind: str, edit: str, k: int, limits: tuple[Limit, ...]) -> Iterator[Finding]:
-    """One finding for each model and data set, on the dose nearest to `k`."""
-    doses = [one for one in edits_of(answers) if one.name == edit and _is_general(dict(one.settings))]
-    if not doses:
-        return
-    chosen = min(doses, key=lambda one: _distance(dict(one.settings), k))
-    for (model, data), some in answers[answers["model_kind"] == kind].groupby(["model", "data"], sort=False):
-        parts = _parts(some, chosen, limits)
-        if parts:
-            yield Finding(f"{model}, {data}", parts, model=str(model))
+    return judge
 
 
 def _is_general(settings: dict[str, Any]) -> bool:
@@ -104,3 +78,20 @@ def _parts(some: pd.DataFrame, edit: Edited, limits: tuple[Limit, ...]) -> tuple
         return ()
     found = (control - edited, unedited - edited, unedited)
     return tuple(limit(estimate(values), edit=edit.label) for limit, values in zip(limits, found, strict=False))
+
+
+arm_without_anchors = _edit_claim(
+    *("arm-without-anchors", "arm", "drop_anchors", 1, HURT),
+    title="Anchor removed, autoregressive",
+    statement="removing its anchor hurts an autoregressive model",
+)
+mdm_without_anchors = _edit_claim(
+    *("mdm-without-anchors", "mdm", "drop_anchors", 1, NOT_HURT),
+    title="Anchors removed, diffusion",
+    statement="removing its anchors does not hurt a diffusion model",
+)
+anchors_held = _edit_claim(
+    *("anchors-held", "mdm", "pin_anchors", 5, HURT),  # 5: the default of the edit
+    title="Anchors held in place",
+    statement="holding its anchors still hurts a diffusion model",
+)

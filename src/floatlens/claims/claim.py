@@ -133,14 +133,16 @@ class ClaimRule:
 
 
 def claim(
-    id: str, *, title: str, statement: str, family: str, needs: Sequence[str], figure: str, limits: Sequence[Limit]
+    id: str, *, title: str, statement: str, family: str, needs: Sequence[str], limits: Sequence[Limit], figure: str = ""
 ) -> Callable[[Callable[..., Iterable[Finding]]], ClaimRule]:
-    """Make a `ClaimRule` of a function that yields findings; it is registered by a line in `CLAIMS`."""
+    """Make a `ClaimRule` of a function that yields findings; it is registered by a line in `CLAIMS`.
+
+    Without a `figure`, that of the first analysis it needs shows it.
+    """
 
     def make(judge: Callable[..., Iterable[Finding]]) -> ClaimRule:
-        made = ClaimRule(id, title, statement, family, tuple(needs), figure, tuple(limits), judge)
-        update_wrapper(made, judge, updated=())
-        return made
+        made = ClaimRule(id, title, statement, family, tuple(needs), figure or needs[0], tuple(limits), judge)
+        return update_wrapper(made, judge, updated=())
 
     return make
 
@@ -173,49 +175,39 @@ class Claim:
     @property
     def deciding(self) -> Part | None:
         """The part that the verdict rests on; None where nothing could be measured."""
-        for wanted in ("not supported", "undecided"):
-            for part in self.parts:
-                if part.verdict == wanted:
-                    return part
-        return self.parts[0] if self.parts else None
+        first = {part.verdict: part for part in reversed(self.parts)}
+        return first.get("not supported", first.get("undecided", first.get("supported")))
 
     @property
     def statistic(self) -> str:
-        """The name of the deciding number; "" where nothing could be measured."""
         return "" if self.deciding is None else self.deciding.name
 
     @property
     def effect(self) -> float:
-        """The deciding number."""
         return self._number("mean")
 
     @property
     def low(self) -> float:
-        """Where its 95 % interval begins."""
         return self._number("low")
 
     @property
     def high(self) -> float:
-        """Where its interval ends."""
         return self._number("high")
 
     @property
     def limit(self) -> float:
-        """What the interval is compared with."""
-        return float("nan") if self.deciding is None else self.deciding.limit
+        return math.nan if self.deciding is None else self.deciding.limit
 
     @property
     def n(self) -> int:
-        """How many questions it rests on."""
         return 0 if self.deciding is None else int(self.deciding.found.n)
 
     @property
     def changes(self) -> str:
-        """What would change the verdict."""
         return self.note if self.deciding is None else self.deciding.change_needed
 
     def _number(self, name: str) -> float:
-        return float("nan") if self.deciding is None else float(getattr(self.deciding.found, name))
+        return math.nan if self.deciding is None else float(getattr(self.deciding.found, name))
 
 
 def claims_frame(found: Iterable[Claim]) -> pd.DataFrame:

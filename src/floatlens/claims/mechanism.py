@@ -9,10 +9,10 @@ import numpy as np
 from floatlens.analysis import Group, Result
 from floatlens.analysis.class_distance import anchor_shares, beyond_halves
 from floatlens.analysis.intervals import estimate
-from floatlens.analysis.kernels.motion import nanmean
+from floatlens.analysis.kernels import nanmean
 from floatlens.analysis.retrieval import depth_correlation
 from floatlens.claims.claim import FEWEST, Finding, Limit, Part, claim
-from floatlens.claims.measures import halves, of_kind
+from floatlens.claims.measures import Measured, halves, model_claim, of_kind
 
 __all__ = ["anchors_by_task", "flow_follows_gold", "qk_split", "retrieval_deep", "structure_then_content"]
 
@@ -32,43 +32,35 @@ DEPTH = Limit("rank correlation of copy score and layer", 0.0)
 LIFT = Limit("gold lift (× uniform), gold at position {gold} of {documents}", 1.0)
 
 
-@claim(
+@model_claim(
     "qk-split",
+    "mdm",
     title="Norm, then angle",
     statement="anchors win q·k by norm and angle in shallow layers, by angle in deep ones",
     family="mechanism",
     needs=("qk",),
-    figure="qk",
     limits=QK,
 )
-def qk_split(qk: Result) -> Iterator[Finding]:
-    for group in of_kind(qk, "mdm"):
-        norm, angle = (nanmean(group.values(f"{part}_part"), axis=2) for part in ("norm", "angle"))
-        (norm_shallow, norm_deep), (angle_shallow, angle_deep) = halves(norm), halves(angle)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            shallow = norm_shallow / (np.abs(norm_shallow) + np.abs(angle_shallow))
-            deep = norm_deep / (np.abs(norm_deep) + np.abs(angle_deep))
-        found = (norm_shallow, angle_shallow, angle_deep, shallow - deep)
-        parts = tuple(limit(group.estimated(values)) for limit, values in zip(QK, found, strict=True))
-        yield Finding(group.model, parts, model=group.model)
+def qk_split(qk: Group) -> Measured:
+    norm, angle = (nanmean(qk.values(f"{part}_part"), axis=2) for part in ("norm", "angle"))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shallow, deep = (n / (np.abs(n) + np.abs(a)) for n, a in zip(halves(norm), halves(angle), strict=True))
+    return halves(norm)[0], *halves(angle), shallow - deep
 
 
-@claim(
+@model_claim(
     "structure-then-content",
+    "mdm",
     title="Structure, then content",
     statement="shallow layers anchor on structure, deep layers on content",
     family="mechanism",
     needs=("token_classes",),
-    figure="token_classes",
     limits=CLASSES,
 )
-def structure_then_content(token_classes: Result) -> Iterator[Finding]:
-    for group in of_kind(token_classes, "mdm"):
-        structural, _ = halves(group.values("structural_anchors"))
-        shallow, lexical = halves(group.values("lexical_anchors"))
-        found = (structural, lexical, lexical - shallow)
-        parts = tuple(limit(group.estimated(values)) for limit, values in zip(CLASSES, found, strict=True))
-        yield Finding(group.model, parts, model=group.model)
+def structure_then_content(token_classes: Group) -> Measured:
+    structural, _ = halves(token_classes.values("structural_anchors"))
+    shallow, deep = halves(token_classes.values("lexical_anchors"))
+    return structural, deep, deep - shallow
 
 
 @claim(
@@ -77,16 +69,13 @@ def structure_then_content(token_classes: Result) -> Iterator[Finding]:
     statement="the anchors of a diffusion model depend on the task",
     family="mechanism",
     needs=("token_classes",),
-    figure="token_classes",
     limits=(TASK,),
 )
 def anchors_by_task(token_classes: Result) -> Iterator[Finding]:
     for group in of_kind(token_classes, "mdm"):
         sets = anchor_shares(group)
         missing = _missing(group, {name: len(values) for name, values in sets.items()})
-        parts: tuple[Part, ...] = ()
-        if not missing:
-            parts = (TASK(beyond_halves(sets, group.seed), sets=len(sets)),)
+        parts = () if missing else (TASK(beyond_halves(sets, group.seed), sets=len(sets)),)
         yield Finding(group.model, parts, missing, group.model)
 
 
@@ -102,18 +91,17 @@ def _missing(group: Group, counts: Mapping[str, int]) -> str:
     return f"at least {FEWEST} questions with anchors of each data set; {', '.join(few)}" if few else ""
 
 
-@claim(
+@model_claim(
     "retrieval-deep",
+    "mdm",
     title="Deep retrieval heads",
     statement="retrieval heads lie in deep layers",
     family="mechanism",
     needs=("retrieval_heads",),
-    figure="retrieval_heads",
     limits=(DEPTH,),
 )
-def retrieval_deep(retrieval_heads: Result) -> Iterator[Finding]:
-    for group in of_kind(retrieval_heads, "mdm"):
-        yield Finding(group.model, (DEPTH(depth_correlation(group, "copy")),), model=group.model)
+def retrieval_deep(retrieval_heads: Group) -> Measured:
+    return (depth_correlation(retrieval_heads, "copy"),)
 
 
 @claim(

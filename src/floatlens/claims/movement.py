@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from floatlens.analysis import Result
+from floatlens.analysis import Group, Result
 from floatlens.analysis.intervals import by_question, difference
-from floatlens.analysis.kernels.motion import nanmean
-from floatlens.analysis.strength import anchored, same_model, strength
-from floatlens.claims.claim import Finding, Limit, claim
-from floatlens.claims.measures import FIRST, STRONGEST, halves, of_kind
+from floatlens.analysis.kernels import Floats, nanmean
+from floatlens.analysis.strength import anchored, strength
+from floatlens.claims.claim import ClaimRule, Finding, Limit, claim
+from floatlens.claims.measures import FIRST, STRONGEST, Measured, halves, model_claim, of_kind
 
-__all__ = ["FIXED", "SPEED", "absorbs_less", "absorbs_less_excess", "arm_fixed", "mdm_moves", "mdm_right"]
+__all__ = ["absorbs_less", "absorbs_less_excess", "arm_fixed", "mdm_moves", "mdm_right", "shallow_spread"]
 
 FIXED = Limit("anchor stability (Jaccard, step to step)", 0.9)
 DEPTH = Limit("anchor stability (Jaccard, layer to layer)", 0.5)
@@ -24,78 +23,78 @@ ENTROPY = Limit("entropy of received attention, shallow minus deep", 0.02)
 ABSORBED = Limit("attention absorbed, autoregressive minus diffusion (percentage points)", 0.0)
 
 
-@claim(
+@model_claim(
     "arm-fixed",
+    "arm",
     title="Fixed anchor",
     statement="the anchor of an autoregressive model is fixed, over steps and layers",
     family="attention",
     needs=("drift", "absorption"),
-    figure="drift",
     limits=(FIRST, FIXED, DEPTH),
 )
-def arm_fixed(drift: Result, absorption: Result) -> Iterator[Finding]:
-    for group in of_kind(drift, "arm"):
-        own = same_model(absorption, group)
-        over_steps, over_depth = (anchored(group, own, f"{name}_by_layer") for name in ("jaccard", "depth_jaccard"))
-        parts = (
-            FIRST(own.estimated(strength(own, "fixed"))),
-            FIXED(group.estimated(over_steps)),
-            DEPTH(group.estimated(over_depth)),
-        )
-        yield Finding(group.model, parts, model=group.model)
+def arm_fixed(drift: Group, absorption: Group) -> Measured:
+    over_steps, over_depth = (anchored(drift, absorption, f"{name}_by_layer") for name in ("jaccard", "depth_jaccard"))
+    return strength(absorption, "fixed"), over_steps, over_depth
 
 
-@claim(
+@model_claim(
     "mdm-moves",
+    "mdm",
     title="Moving anchors",
     statement="the anchors of a diffusion model move over steps",
     family="attention",
     needs=("drift", "absorption"),
-    figure="drift",
     limits=(STRONGEST, MOVING),
 )
-def mdm_moves(drift: Result, absorption: Result) -> Iterator[Finding]:
-    for group in of_kind(drift, "mdm"):
-        own = same_model(absorption, group)
-        stability = group.estimated(anchored(group, own, "jaccard_by_layer"))
-        parts = (STRONGEST(own.estimated(strength(own, "floating"))), MOVING(stability))
-        yield Finding(group.model, parts, model=group.model)
+def mdm_moves(drift: Group, absorption: Group) -> Measured:
+    return strength(absorption, "floating"), anchored(drift, absorption, "jaccard_by_layer")
 
 
-@claim(
+@model_claim(
     "mdm-right",
+    "mdm",
     title="Drift to the right",
     statement="the anchors of a diffusion model move to the right",
     family="attention",
     needs=("drift", "absorption"),
-    figure="drift",
     limits=(STRONGEST, SPEED),
 )
-def mdm_right(drift: Result, absorption: Result) -> Iterator[Finding]:
-    for group in of_kind(drift, "mdm"):
-        own = same_model(absorption, group)
-        speed = group.estimated(anchored(group, own, "slope_by_layer"))
-        yield Finding(
-            group.model, (STRONGEST(own.estimated(strength(own, "floating"))), SPEED(speed)), model=group.model
-        )
+def mdm_right(drift: Group, absorption: Group) -> Measured:
+    return strength(absorption, "floating"), anchored(drift, absorption, "slope_by_layer")
 
 
-@claim(
+@model_claim(
     "shallow-spread",
+    "mdm",
     title="Focus by depth",
     statement="shallow layers spread attention, deep layers focus it",
     family="attention",
     needs=("drift",),
-    figure="drift",
     limits=(ENTROPY,),
 )
-def shallow_spread(drift: Result) -> Iterator[Finding]:
-    for group in of_kind(drift, "mdm"):
-        shallow, deep = halves(group.values("entropy_by_layer"))
-        yield Finding(group.model, (ENTROPY(group.estimated(shallow - deep)),), model=group.model)
+def shallow_spread(drift: Group) -> Measured:
+    shallow, deep = halves(drift.values("entropy_by_layer"))
+    return (shallow - deep,)
 
 
-def _pooled(result: Result, kind: str, variable: str) -> NDArray[np.float64]:
+def _absorbs_less(variable: str, title: str, how: str) -> ClaimRule:
+    @claim(
+        f"mdm-absorbs-less ({variable})",
+        title=title,
+        statement=f"anchors of diffusion models absorb less than those of autoregressive ones, {how}",
+        family="attention",
+        needs=("absorption",),
+        limits=(ABSORBED,),
+    )
+    def judge(absorption: Result) -> Iterator[Finding]:
+        arm, mdm = (_pooled(absorption, kind, variable) for kind in ("arm", "mdm"))
+        if len(arm) and len(mdm):
+            yield Finding("diffusion and autoregressive", (ABSORBED(difference(arm, mdm)),))
+
+    return judge
+
+
+def _pooled(result: Result, kind: str, variable: str) -> Floats:
     """(question): floating view, mean over layers, over the traces of a question by all models of a kind."""
     groups = of_kind(result, kind)
     if not groups:
@@ -104,33 +103,5 @@ def _pooled(result: Result, kind: str, variable: str) -> NDArray[np.float64]:
     return by_question(found, [question for group in groups for question in group.questions])
 
 
-def _absorbs_less(absorption: Result, variable: str) -> Iterator[Finding]:
-    arm, mdm = (_pooled(absorption, kind, variable) for kind in ("arm", "mdm"))
-    if len(arm) and len(mdm):
-        yield Finding("diffusion and autoregressive", (ABSORBED(difference(arm, mdm)),))
-
-
-@claim(
-    "mdm-absorbs-less (absorbed)",
-    title="Weaker absorption",
-    statement="anchors of diffusion models absorb less than those of autoregressive ones, as measured",
-    family="attention",
-    needs=("absorption",),
-    figure="absorption",
-    limits=(ABSORBED,),
-)
-def absorbs_less(absorption: Result) -> Iterator[Finding]:
-    yield from _absorbs_less(absorption, "absorbed")
-
-
-@claim(
-    "mdm-absorbs-less (excess)",
-    title="Weaker absorption, over uniform",
-    statement="anchors of diffusion models absorb less than those of autoregressive ones, above uniform attention",
-    family="attention",
-    needs=("absorption",),
-    figure="absorption",
-    limits=(ABSORBED,),
-)
-def absorbs_less_excess(absorption: Result) -> Iterator[Finding]:
-    yield from _absorbs_less(absorption, "excess")
+absorbs_less = _absorbs_less("absorbed", "Weaker absorption", "as measured")
+absorbs_less_excess = _absorbs_less("excess", "Weaker absorption, over uniform", "above uniform attention")

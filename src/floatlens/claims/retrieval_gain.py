@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from floatlens.analysis.intervals import estimate, estimate_of
+from floatlens.analysis.kernels import Floats
 from floatlens.analysis.stress import points_of, relative_area
-from floatlens.claims.claim import ANSWERS, Finding, Limit, claim
+from floatlens.claims.claim import ANSWERS, ClaimRule, Finding, Limit, claim
 from floatlens.data.stress import STRESS_TESTS
 from floatlens.records.condition import CLOSED, RAG, Condition
 
@@ -29,7 +29,6 @@ TIMES = 2.0
 MORE = Limit(f"accuracy gain, diffusion minus {TIMES:g} × autoregressive", 0.0)
 GAIN = Limit("accuracy gain of diffusion models", 0.0)  # without it, less harm would pass for help
 ROBUST = Limit("robustness, diffusion minus autoregressive", 0.0)
-Floats = NDArray[np.float64]
 
 
 def _comparisons(answers: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, list[str], list[str], str]]:
@@ -71,19 +70,28 @@ def rag_gain(answers: pd.DataFrame) -> Iterator[Finding]:
             yield Finding(subject, (MORE(estimate(diffusion - TIMES * autoregressive)), GAIN(estimate(diffusion))))
 
 
-def _robust(answers: pd.DataFrame, test: str) -> Iterator[Finding]:
-    clean = STRESS_TESTS[test].reference
-    for own, mdms, arms, subject in _comparisons(answers):
-        points = points_of(own)
-        line, reference = ([point for point in points if point.test == name] for name in (test, clean))
-        if len(line) < 2 or not reference:
-            continue
-        values = _wide(own, [*mdms, *arms], [*line, reference[0]])
-        if values is None:
-            continue
+def _robust(test: str, words: str) -> ClaimRule:
+    @claim(
+        f"robust-{test}",
+        title=f"Robustness to {test}",
+        statement=f"diffusion models are more robust to {words} than autoregressive ones",
+        family="answers",
+        needs=(ANSWERS,),
+        figure=f"stress-{test}",
+        limits=(ROBUST,),
+    )
+    def judge(answers: pd.DataFrame) -> Iterator[Finding]:
+        for own, mdms, arms, subject in _comparisons(answers):
+            points = points_of(own)
+            line, reference = (
+                [point for point in points if point.test == name] for name in (test, STRESS_TESTS[test].reference)
+            )
+            values = _wide(own, [*mdms, *arms], [*line, *reference[:1]]) if len(line) > 1 and reference else None
+            if values is not None:
+                difference = partial(_difference, xs=np.array([point.x for point in line]), mdms=len(mdms))
+                yield Finding(subject, (ROBUST(estimate_of(values, difference)),))
 
-        difference = partial(_difference, xs=np.array([point.x for point in line]), mdms=len(mdms))
-        yield Finding(subject, (ROBUST(estimate_of(values, difference)),))
+    return judge
 
 
 def _difference(values: Floats, xs: Floats, mdms: int) -> float:
@@ -92,27 +100,5 @@ def _difference(values: Floats, xs: Floats, mdms: int) -> float:
     return float(np.mean(each[:mdms]) - np.mean(each[mdms:]))
 
 
-@claim(
-    "robust-noise",
-    title="Robustness to noise",
-    statement="diffusion models are more robust to noise than autoregressive ones",
-    family="answers",
-    needs=(ANSWERS,),
-    figure="stress-noise",
-    limits=(ROBUST,),
-)
-def robust_noise(answers: pd.DataFrame) -> Iterator[Finding]:
-    yield from _robust(answers, "noise")
-
-
-@claim(
-    "robust-position",
-    title="Robustness to position",
-    statement="diffusion models are more robust to the position of the gold document than autoregressive ones",
-    family="answers",
-    needs=(ANSWERS,),
-    figure="stress-position",
-    limits=(ROBUST,),
-)
-def robust_position(answers: pd.DataFrame) -> Iterator[Finding]:
-    yield from _robust(answers, "position")
+robust_noise = _robust("noise", "noise")
+robust_position = _robust("position", "the position of the gold document")

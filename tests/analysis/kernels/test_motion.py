@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from floatlens.analysis.kernels import motion
+from floatlens.analysis.kernels import motion, nanmean
 
 SETS = hnp.arrays(bool, st.tuples(st.integers(1, 6), st.integers(1, 8)))
 WEIGHTS = st.tuples(st.integers(2, 6), st.integers(2, 9)).flatmap(
@@ -151,7 +151,7 @@ def test_correlation_leaves_out_steps_that_committed_nothing():
 
 
 def test_nanmean_is_silent_where_nothing_is_defined(recwarn):
-    found = motion.nanmean(np.array([[1, np.nan], [3, np.nan]]))
+    found = nanmean(np.array([[1, np.nan], [3, np.nan]]))
     assert found[0] == 2
     assert np.isnan(found[1])
     assert not recwarn.list

@@ -9,21 +9,11 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-__all__ = ["correlation", "distinct", "entropy", "jaccard", "lifetime", "nanmean", "slope", "track", "wasserstein"]
+from floatlens.analysis.kernels import Bools, Floats
 
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-
-
-def nanmean(x: Floats, axis: int | tuple[int, ...] = 0) -> Floats:
-    """The mean of the defined values; NaN, without a warning, where there are none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        mean: Floats = np.nanmean(x, axis=axis)
-    return mean
+__all__ = ["correlation", "distinct", "entropy", "jaccard", "lifetime", "slope", "track", "wasserstein"]
 
 
 def jaccard(a: Bools, b: Bools) -> Floats:

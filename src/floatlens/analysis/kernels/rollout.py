@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from floatlens.analysis.kernels import Floats
 
 __all__ = ["rollout"]
-
-Floats = NDArray[np.float64]
 
 
 def rollout(attention: Floats) -> Floats:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["null_share", "seen_by", "uniform_flow"]
+from floatlens.analysis.kernels import Bools, Floats
 
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+__all__ = ["null_share", "seen_by", "uniform_flow"]
 
 
 def null_share(queries: Bools, present: Bools, *, causal: bool, together: Bools | None = None) -> Floats:
