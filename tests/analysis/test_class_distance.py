@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from floatlens.analysis import Group
-from floatlens.analysis.class_distance import SPLITS, anchor_shares, between, beyond_halves, halves, within
+from floatlens.analysis.token_classes import SPLITS, anchor_shares, between, beyond_halves, halves, within
 
 NAN = np.nan
 

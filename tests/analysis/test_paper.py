@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from floatlens.analysis.paper import AVERAGES, VALUES
+from floatlens.analysis.scores import AVERAGES, VALUES
 from floatlens.data import SETS
 
 

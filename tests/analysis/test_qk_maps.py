@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from floatlens.analysis.qk_maps import qk_maps
+from floatlens.analysis.qk import qk_maps
 from floatlens.core.errors import FloatlensError
 from shared.synthetic import build, spread
 

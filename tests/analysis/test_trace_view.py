@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from floatlens.analysis import anchors
-from floatlens.analysis.trace_view import ABSENT, MASK, TOKEN, trace_view
+from floatlens.analysis.anchor_map import ABSENT, MASK, TOKEN, trace_view
 from shared.synthetic import ready
 
 

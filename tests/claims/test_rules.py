@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from floatlens.analysis import analyse
-from floatlens.analysis.class_distance import halves
+from floatlens.analysis.token_classes import halves
 from floatlens.claims import CLAIMS, Claim, claims
 from floatlens.traces import Trace
 from shared.synthetic import MASK, REGIONS, TEXTS, Array, build, samples, spread

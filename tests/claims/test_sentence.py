@@ -7,7 +7,7 @@ import pytest
 
 from floatlens.analysis import Estimate
 from floatlens.claims import Claim, Part, claims, floating_sentence
-from floatlens.claims.measures import STRONGEST
+from floatlens.claims.claim import STRONGEST
 from shared.synthetic import samples
 
 

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from floatlens.analysis import Result
-from floatlens.analysis.qk_maps import QKMaps
+from floatlens.analysis.qk import QKMaps
 from floatlens.core.errors import FloatlensError
 from floatlens.plots import plot_flow, plot_qk_maps, plot_retrieval_heads, plot_token_classes
 from floatlens.prompts.words import CLASSES
@@ -137,7 +137,7 @@ def test_qk_without_anchors_and_without_a_mask(shown: Any) -> None:
 @pytest.mark.parametrize("name", ["dream", "qwen2"])
 def test_qk_maps_of_a_real_trace(name: str, tiny_model: Callable[[str], Any], shown: Any) -> None:
     from floatlens import Select, trace
-    from floatlens.analysis.qk_maps import qk_maps
+    from floatlens.analysis.qk import qk_maps
     from floatlens.probes import QK
 
     probes = ["received", QK(heatmaps=Select(layers=[1], heads=[2], steps=[1]))]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from floatlens.analysis.trace_view import ABSENT, MASK, OTHER, TOKEN
+from floatlens.analysis.anchor_map import ABSENT, MASK, OTHER, TOKEN
 from floatlens.report.detail import LADDER, Detail
 from floatlens.report.view import LONGEST, packed_trace
 from floatlens.traces import Trace

@@ -13,14 +13,12 @@ from floatlens.analysis.anchor_map import AnchorMap, anchor_map
 from floatlens.analysis.anchors import Anchors, anchors
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.drift import drift
-from floatlens.analysis.estimates import Estimates
 from floatlens.analysis.extremes import extremes
 from floatlens.analysis.flow import flow, token_rollout
 from floatlens.analysis.intervals import Estimate
-from floatlens.analysis.qk import qk
-from floatlens.analysis.qk_maps import QKMaps, qk_maps
+from floatlens.analysis.qk import QKMaps, qk, qk_maps
 from floatlens.analysis.registry import ANALYSES, Analysis, analyse, analysis
-from floatlens.analysis.result import Group, Result
+from floatlens.analysis.result import Estimates, Group, Result
 from floatlens.analysis.retrieval import retrieval_heads
 from floatlens.analysis.rules import Rule, as_rule
 from floatlens.analysis.token_classes import token_classes

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
-from floatlens.analysis.kernels import Bools, Floats
-from floatlens.analysis.kernels.uniform import null_share, seen_by
+from floatlens.analysis.kernels import Bools, Floats, null_share, seen_by
 from floatlens.analysis.rules import Columns, Rule, as_rule, find_anchors
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.traces import Trace
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = [
-    "GROUPS",
-    "Anchors",
-    "Normalise",
-    "QueryGroup",
-    "anchors",
-    "columns_of",
-    "head_mean",
-    "mask_of",
-    "present",
-    "queries_of",
-]
+__all__ = ["GROUPS", "Anchors", "QueryGroup", "anchors", "columns_of", "head_mean", "mask_of", "present", "queries_of"]
 
 QueryGroup = Literal["all", "masked", "committed", "answer"]
 Normalise = Literal["share", "visible"]
@@ -44,10 +30,8 @@ GROUPS: dict[QueryGroup, str] = {
 @dataclass(frozen=True, eq=False)
 class Anchors:
     """Which keys are anchors, by step and layer (and head, if asked): `is_anchor` and `received` have the same dims.
-
     `share` is received attention as shares that sum to 1, `received` as it was asked for (`normalise`), `null` (step,
-    key) what uniform attention would give as shares. `trace` is where it comes from.
-    """
+    key) what uniform attention would give as shares. `trace` is where it comes from."""
 
     trace: Trace
     rule: Rule
@@ -60,12 +44,8 @@ class Anchors:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        return {
-            "model": self.trace.model["ref"],
-            "rule": str(self.rule),
-            "group": self.group,
-            "normalise": self.normalise,
-        }
+        about = {"rule": str(self.rule), "group": self.group, "normalise": self.normalise}
+        return {"model": self.trace.model["ref"], **about}
 
     def __repr__(self) -> str:
         sizes = " ".join(f"{size} {dim}s" for dim, size in self.is_anchor.sizes.items())
@@ -78,19 +58,16 @@ class Anchors:
 
     def to_frame(self) -> pd.DataFrame:
         """One row per anchor: step, layer, (head,) key, token, region, received, share and null."""
-        import pandas as pd
-
         where = np.nonzero(self.is_anchor.values)
         rows: dict[str, Any] = {
             str(dim): self.is_anchor[dim].values[index] for dim, index in zip(self.is_anchor.dims, where, strict=True)
         }
-        keys, steps = where[-1], where[0]
-        texts = self.trace.tokens
+        keys, texts = where[-1], self.trace.tokens
         rows["token"] = [texts[key] for key in keys] if texts else self.trace.data["final"].values[keys]
         rows["region"] = np.array(self.trace.regions)[self.trace.data["region_of"].values[keys]]
         rows["received"] = self.received.values[where]
         rows["share"] = self.share.values[where]
-        rows["null"] = self.null.values[steps, keys]
+        rows["null"] = self.null.values[where[0], keys]
         return pd.DataFrame(rows)
 
 
@@ -122,16 +99,9 @@ def anchors(
     share = _per_head(trace, group) if each else head_mean(trace, GROUPS[group])
     columns = columns_of(trace, share.values, group, normalise)
     null = null_share(queries_of(trace, group), present(trace), **mask_of(trace))
-    return Anchors(
-        trace,
-        found,
-        group,
-        normalise,
-        share.copy(data=columns.value),
-        share,
-        share.copy(data=find_anchors(found, columns)),
-        xr.DataArray(null, dims=("step", "key"), coords={"step": share["step"], "key": share["key"]}),
-    )
+    free = xr.DataArray(null, dims=("step", "key"), coords={"step": share["step"], "key": share["key"]})
+    received, chosen = share.copy(data=columns.value), share.copy(data=find_anchors(found, columns))
+    return Anchors(trace, found, group, normalise, received, share, chosen, free)
 
 
 def mask_of(trace: Trace) -> dict[str, Any]:
@@ -149,13 +119,8 @@ def columns_of(trace: Trace, share: Floats, group: QueryGroup, normalise: Normal
     count = asking.sum(axis=-1).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = share * count[wide][..., None] / seen[wide] if normalise == "visible" else share
-    return Columns(
-        value,
-        share,
-        np.broadcast_to(here[wide], share.shape),
-        np.broadcast_to(seen[wide], share.shape),
-        np.broadcast_to(count[wide], share.shape[:-1]),
-    )
+    here, seen = np.broadcast_to(here[wide], share.shape), np.broadcast_to(seen[wide], share.shape)
+    return Columns(value, share, here, seen, np.broadcast_to(count[wide], share.shape[:-1]))
 
 
 def present(trace: Trace) -> Bools:
@@ -171,8 +136,7 @@ def queries_of(trace: Trace, group: QueryGroup) -> Bools:
     if group == "committed":
         return here & ~masked
     if group == "answer":
-        regions = trace.regions
-        answer = regions.index("answer") if "answer" in regions else -1
+        answer = trace.regions.index("answer") if "answer" in trace.regions else -1
         return np.asarray(here & (trace.data["region_of"].values == answer))
     return here
 

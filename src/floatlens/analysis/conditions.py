@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from floatlens.edits import EDITS
 from floatlens.records.condition import Edited
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["DosePanel", "dose", "dose_panels", "edited", "edits_of", "rank"]
 
@@ -63,10 +62,8 @@ class DosePanel:
 
 
 def dose_panels(conditions: Iterable[Edited]) -> list[DosePanel]:
-    """A variant of an edit (its settings other than numbers) with three doses or more has a panel of its own.
-
-    The remaining variants of an edit share one panel.
-    """
+    """A variant of an edit (its settings other than numbers) with three doses or more has a panel of its own. The
+    remaining variants of an edit share one panel."""
     variants: dict[tuple[str, tuple[Any, ...]], list[Edited]] = {}
     for one in dict.fromkeys(condition.edited for condition in conditions):
         doses = dict(_doses(one))

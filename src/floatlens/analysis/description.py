@@ -1,7 +1,4 @@
-"""Words of an analysis as data: its question, how to read it, and the definition of each number.
-
-Tables, figures, the report and the command line take their words from here.
-"""
+"""Words of an analysis as data, for tables, figures, report and command line: question, reading, definitions."""
 
 from __future__ import annotations
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from floatlens.analysis import kernels
 from floatlens.analysis.anchors import GROUPS, QueryGroup, anchors, columns_of, head_mean, present
 from floatlens.analysis.description import Variable, Words
-from floatlens.analysis.kernels import Bools, Floats, motion, nanmean
+from floatlens.analysis.kernels import Bools, Floats, nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.analysis.rules import find_anchors
 from floatlens.traces import Trace
@@ -75,10 +76,10 @@ def drift(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> x
     data: dict[str, Any] = {name: ((), values) for name, values in overall.items()}
     data["steps"] = ((), float(len(sets)))
     data |= {f"{name}_by_layer": (("layer",), values) for name, values in by_layer.items()}
-    depth = nanmean(motion.jaccard(sets[:, 1:], sets[:, :-1]))
+    depth = nanmean(kernels.jaccard(sets[:, 1:], sets[:, :-1]))
     depth[np.diff(layers) != 1] = np.nan
     data["depth_jaccard_by_layer"] = (("layer",), np.concatenate([[np.nan], depth]))
-    data |= {"track": (("step",), motion.track(whole)), "track_by_layer": (("step", "layer"), motion.track(share))}
+    data |= {"track": (("step",), kernels.track(whole)), "track_by_layer": (("step", "layer"), kernels.track(share))}
     return xr.Dataset(data, coords={"layer": layers, "step": found.share["step"].values})
 
 
@@ -93,19 +94,16 @@ def _motion(trace: Trace, share: Floats, sets: Bools) -> dict[str, Floats]:
     """All scalars, from arrays (step, …, key)."""
     here = present(trace)
     wide = here if share.ndim == 2 else here[:, None]
-    track = motion.track(share)
+    track = kernels.track(share)
+    undefined = np.full(track.shape[1:], np.nan)
     steps = trace.data["step"].values.astype(np.float64)
     return {
-        "slope": motion.slope(track, steps),
-        "jaccard": nanmean(motion.jaccard(sets[1:], sets[:-1])) if len(sets) > 1 else _undefined(track),
-        "lifetime": motion.lifetime(sets),
-        "lifetime_share": motion.lifetime(sets) / len(sets),
-        "distinct": motion.distinct(sets),
-        "entropy": nanmean(motion.entropy(share, np.broadcast_to(wide, share.shape))),
-        "wasserstein": nanmean(motion.wasserstein(share)) if len(sets) > 1 else _undefined(track),
-        "frontier": motion.correlation(track, frontier(trace)),
+        "slope": kernels.slope(track, steps),
+        "jaccard": nanmean(kernels.jaccard(sets[1:], sets[:-1])) if len(sets) > 1 else undefined,
+        "lifetime": kernels.lifetime(sets),
+        "lifetime_share": kernels.lifetime(sets) / len(sets),
+        "distinct": kernels.distinct(sets),
+        "entropy": nanmean(kernels.entropy(share, np.broadcast_to(wide, share.shape))),
+        "wasserstein": nanmean(kernels.wasserstein(share)) if len(sets) > 1 else undefined,
+        "frontier": kernels.correlation(track, frontier(trace)),
     }
-
-
-def _undefined(track: Floats) -> Floats:
-    return np.full(track.shape[1:], np.nan)

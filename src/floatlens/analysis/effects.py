@@ -68,10 +68,9 @@ def _named(one: Edited) -> dict[str, Any]:
 def _compared(pair: Floats) -> dict[str, float]:
     if not len(pair):  # such as KL: the answers ended before the edit applied
         return {**dict.fromkeys(_NUMBERS, float("nan")), "n": 0}
-    found = estimate(pair[:, 1] - pair[:, 0])
+    found = estimate(pair[:, 1] - pair[:, 0]).numbers
     unedited, edited = (float(x) for x in pair.mean(axis=0))
-    values = {"unedited": unedited, "edited": edited, "difference": float(found.mean)}
-    return values | {"low": float(found.low), "high": float(found.high), "n": int(found.n)}
+    return {"unedited": unedited, "edited": edited, "difference": found.pop("mean"), **found}
 
 
 def measured(answers: pd.DataFrame) -> pd.DataFrame:
@@ -90,15 +89,12 @@ def measured(answers: pd.DataFrame) -> pd.DataFrame:
 def _quantities(found: list[Mapping[str, float]]) -> Iterator[dict[str, Any]]:
     for quantity in found[0] if found else ():
         one = estimate(np.array([values.get(quantity, np.nan) for values in found], dtype=np.float64))
-        numbers = {"mean": float(one.mean), "low": float(one.low), "high": float(one.high), "n": int(one.n)}
-        yield {"quantity": quantity, **numbers}
+        yield {"quantity": quantity, **one.numbers}
 
 
 def moved(answers: pd.DataFrame) -> pd.DataFrame:
-    """One row for each model, data set, edit, step and layer, over the traced questions.
-
-    `rows` is how many rows of attention were changed, `mass` the attention moved in all of them, `mean` that per row.
-    """
+    """One row for each model, data set, edit, step and layer, over the traced questions. `rows` is how many rows of
+    attention were changed, `mass` the attention moved in all of them, `mean` that per row."""
     some = answers[answers["moved"].notna() & (answers["kind"] == "edit")]
     rows: list[dict[str, Any]] = []
     for model, data, condition, changes in some[["model", "data", "condition", "moved"]].to_numpy(dtype=object):
@@ -107,20 +103,17 @@ def moved(answers: pd.DataFrame) -> pd.DataFrame:
     if not rows:
         return pd.DataFrame(rows)
     keys = ["model", "data", *_EDIT, "step", "layer"]
-    found = (
-        pd.DataFrame(rows).groupby(keys, sort=False).agg(rows=("rows", "sum"), mass=("mass", "sum"), n=("rows", "size"))
-    )
+    groups = pd.DataFrame(rows).groupby(keys, sort=False)
+    found = groups.agg(rows=("rows", "sum"), mass=("mass", "sum"), n=("rows", "size"))
     return found.assign(mean=found["mass"] / found["rows"].where(found["rows"] > 0)).reset_index()
 
 
 def effects_table(effects: pd.DataFrame, metric: str = "accuracy", labels: Mapping[str, str] | None = None) -> Table:
     """Edits by models, each beside its random control; `effects` are of one data set, `labels` short names of models.
-
-    Example: `print(effects_table(edit_effects(answers)).to_markdown())`
-    """
+    Example: `print(effects_table(edit_effects(answers)).to_markdown())`"""
     own = effects[effects["metric"] == metric]
     models = list(dict.fromkeys(own["model"]))
-    cells = {(one["model"], one["condition"].edited, one["control"]): _cell(one, metric) for one in _records(own)}
+    cells = {(one["model"], one["condition"].edited, one["control"]): _cell(one, metric) for _, one in own.iterrows()}
     body = [
         (one.label, *(cells.get((model, one, control), "") for model in models for control in (False, True)))
         for one in dict.fromkeys(condition.edited for condition in own["condition"])
@@ -133,10 +126,6 @@ def effects_table(effects: pd.DataFrame, metric: str = "accuracy", labels: Mappi
     return Table(groups, names, tuple(body), _caption(own, metric))
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return frame.to_dict("records")  # type: ignore[return-value]
-
-
 def _caption(rows: pd.DataFrame, metric: str) -> str:
     least, most = (int(of(rows["n"])) for of in (min, max))
     asked = f"{most}" if least == most else f"{least} to {most}"
@@ -146,7 +135,7 @@ def _caption(rows: pd.DataFrame, metric: str) -> str:
     )
 
 
-def _cell(effect: Mapping[str, Any], metric: str) -> str:
+def _cell(effect: pd.Series, metric: str) -> str:
     mean, low, high = (float(effect[name]) for name in ("difference", "low", "high"))
     if math.isnan(mean):
         return "–"

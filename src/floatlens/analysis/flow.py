@@ -12,9 +12,7 @@ import xarray as xr
 
 from floatlens.analysis.anchors import mask_of, present
 from floatlens.analysis.description import Variable, Words
-from floatlens.analysis.kernels import Bools, Floats
-from floatlens.analysis.kernels.rollout import rollout
-from floatlens.analysis.kernels.uniform import uniform_flow
+from floatlens.analysis.kernels import Bools, Floats, rollout, uniform_flow
 from floatlens.analysis.registry import analysis
 from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
@@ -95,13 +93,8 @@ def flow(trace: Trace) -> xr.Dataset:
         "lift_by_layer": (("layer",), np.array([_lift(trace, layer) for layer in last])),
         "lift_by_step": (("moment",), np.array(by_step)),
     }
-    coords = {
-        "from_region": regions,
-        "region": regions,
-        "layer": trace.data["flow"]["layer"].values,
-        "moment": np.linspace(0, 1, 10).round(3),
-    }
-    return xr.Dataset(data, coords=coords)
+    coords = {"layer": trace.data["flow"]["layer"].values, "moment": np.linspace(0, 1, 10).round(3)}
+    return xr.Dataset(data, coords={"from_region": regions, "region": regions, **coords})
 
 
 def _need_all(trace: Trace, held: str, what: str, kept: int) -> None:
@@ -121,10 +114,8 @@ def _uniform(trace: Trace) -> Floats:
 
 
 def token_rollout(trace: Trace, step: int = -1) -> xr.DataArray:
-    """(query, key): the exact rollout over tokens at one recorded step, from whole matrices of every layer.
-
-    Needs the probe `matrix` on all layers and heads; memory grows with the square of the sequence.
-    """
+    """(query, key): the exact rollout over tokens at one recorded step, from whole matrices of every layer. Needs the
+    probe `matrix` on all layers and heads; memory grows with the square of the sequence."""
     trace.require("matrix")
     matrix = trace.data["matrix"]
     for what in ("layer", "head"):
@@ -137,8 +128,7 @@ def token_rollout(trace: Trace, step: int = -1) -> xr.DataArray:
 
 def _lift(trace: Trace, through: Floats, asking: Bools | None = None) -> float:
     """Gold ÷ mean of the other documents in the row of the answer (or, while it has no queries, of the template)."""
-    regions, gold = list(trace.regions), gold_of(trace)
-    names = documents_of(trace)
+    regions, gold, names = list(trace.regions), gold_of(trace), documents_of(trace)
     if gold is None or len(names) < 2:
         return float("nan")
     row = regions.index("answer")

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
+from floatlens.analysis.absorption import VIEWS, anchored, strength
 from floatlens.analysis.effects import edit_effects
 from floatlens.analysis.intervals import Estimate
 from floatlens.analysis.result import Result
 from floatlens.analysis.scores import gains
-from floatlens.analysis.strength import anchored, same_model, strength
 from floatlens.analysis.stress import curves, robustness_frame
 from floatlens.data.stress import STRESS_TESTS
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["POINTS", "HeadlineRow", "headline"]
 
@@ -79,14 +76,13 @@ def _attention(results: Mapping[str, Result]) -> Iterator[HeadlineRow]:
             ("jaccard_by_layer", "Anchor stability", "Jaccard, step to step", "1 = the same anchors at every step"),
             ("slope_by_layer", "Anchor speed", "positions per step", "above 0 = to the right"),
         ):
-            values = {g.model: g.estimated(anchored(g, same_model(absorption, g), variable)) for g in drift}
+            values = {g.model: g.estimated(anchored(g, absorption.group(**g.keys), variable)) for g in drift}
             yield HeadlineRow(title, unit, f"{hint}; {_LAYERS}", "drift", values)
     if absorption is not None:
         hint = "1 = no more than uniform attention; mean over layers"
-        first = {g.model: g.estimated(strength(g, "fixed")) for g in absorption}
+        first, strongest = ({g.model: g.estimated(strength(g, v)) for g in absorption} for v in VIEWS)
         yield HeadlineRow("Attention on the first position", "× uniform", hint, "absorption", first)
-        floating = {g.model: g.estimated(strength(g, "floating")) for g in absorption}
-        yield HeadlineRow("Anchor strength of the strongest key", "× uniform", hint, "absorption", floating)
+        yield HeadlineRow("Anchor strength of the strongest key", "× uniform", hint, "absorption", strongest)
     if drift is not None:
         for variable, title, hint in (
             ("distinct", "Distinct anchors", f"tokens that are an anchor at some step, {_WHOLE}"),

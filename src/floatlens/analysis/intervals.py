@@ -1,7 +1,6 @@
 """Means with seeded bootstrap intervals over samples. Values that are undefined in a sample (NaN) are left out.
 
-A sample is a question. `by_question` first averages traces of one question, so whole questions are drawn and n counts
-questions.
+A sample is a question: `by_question` averages its traces first, so whole questions are drawn and counted.
 """
 
 from __future__ import annotations
@@ -16,19 +15,10 @@ from scipy import stats
 
 from floatlens.analysis.kernels import Floats, nanmean
 
-__all__ = [
-    "CONFIDENCE",
-    "Estimate",
-    "by_question",
-    "difference",
-    "estimate",
-    "estimate_of",
-    "estimate_of_sets",
-    "mean_of_means",
-]
+__all__ = ["Estimate", "by_question", "difference", "estimate", "estimate_of", "estimate_of_sets", "mean_of_means"]
 
 
-CONFIDENCE = 0.95
+_CONFIDENCE = 0.95
 _RESAMPLES = 1000
 _BATCH_BYTES = 64 << 20
 
@@ -58,6 +48,11 @@ class Estimate:
         return format(self, "")
 
     @property
+    def numbers(self) -> dict[str, float]:
+        """Mean, low, high and n of a single number, as the columns of a table."""
+        return {"mean": float(self.mean), "low": float(self.low), "high": float(self.high), "n": int(self.n)}
+
+    @property
     def range(self) -> str:
         """The smallest and the largest mean of an array: `0.1 to 0.9`."""
         known = np.asarray(self.mean)[np.isfinite(self.mean)]
@@ -72,9 +67,7 @@ class Estimate:
 
 def by_question(values: Floats, questions: Sequence[str]) -> Floats:
     """(trace, …) → (question, …): the mean of what is defined over the traces of each question, in order of appearance.
-
-    Each question counts alike, however many traces it has.
-    """
+    Each question counts alike, however many traces it has."""
     values = np.asarray(values, dtype=np.float64)
     if len(values) != len(questions):
         raise ValueError(f"{len(values)} traces and {len(questions)} questions")
@@ -110,10 +103,8 @@ def difference(a: Floats, b: Floats, seed: int = 0) -> Estimate:
 
 
 def _interval(data: tuple[Floats, ...], statistic: Callable[..., Floats], seed: int) -> tuple[Floats, Floats]:
-    """A percentile bootstrap interval of `statistic(*data, axis)`; samples are drawn along the first axis of each.
-
-    Only defined samples are drawn, so columns with different undefined samples are computed separately.
-    """
+    """A percentile bootstrap interval of `statistic(*data, axis)`; samples are drawn along the first axis of each. Only
+    defined samples are drawn, so columns with different undefined samples are computed separately."""
     shape = data[0].shape[1:]
     flat = [x.reshape(len(x), -1) for x in data]
     defined = ~np.isnan(np.concatenate(flat))
@@ -139,7 +130,7 @@ def _bootstrap(data: tuple[Floats, ...], statistic: Callable[..., Floats], seed:
             vectorized=True,
             n_resamples=_RESAMPLES,
             batch=max(1, _BATCH_BYTES // (8 * largest)),
-            confidence_level=CONFIDENCE,
+            confidence_level=_CONFIDENCE,
             method="percentile",
             rng=np.random.default_rng(seed),
         ).confidence_interval
@@ -148,55 +139,42 @@ def _bootstrap(data: tuple[Floats, ...], statistic: Callable[..., Floats], seed:
 
 def estimate_of(values: Floats, statistic: Callable[[Floats], float], seed: int = 0) -> Estimate:
     """A number computed from all samples at once (a rank correlation, a share above a threshold), with its interval.
-
     `std` is that of the bootstrap: the standard error. Samples in which nothing is defined are neither drawn nor
-    counted.
-    """
+    counted."""
     return estimate_of_sets([values], statistic, seed)
 
 
 def estimate_of_sets(sets: Sequence[Floats], statistic: Callable[..., float], seed: int = 0) -> Estimate:
-    """The same for several sets of samples, `statistic(*sets)`: samples are drawn within their set.
-
-    n is that of the smallest set.
-    """
+    """The same for several sets of samples, `statistic(*sets)`: samples are drawn within their set. n is that of the
+    smallest set."""
     held = [np.asarray(values, dtype=np.float64) for values in sets]
     whole = np.asarray(statistic(*held), dtype=np.float64)
     held = [values[~np.isnan(values).all(axis=tuple(range(1, values.ndim)))] for values in held]
     fewest = min(len(values) for values in held)
-    n = np.asarray(fewest)
-    if fewest < 2:
-        return Estimate(whole, np.asarray(np.nan), np.asarray(np.nan), np.asarray(np.nan), n)
     random = np.random.default_rng(seed)
-    drawn = np.array(
-        [
-            statistic(*(values[random.integers(len(values), size=len(values))] for values in held))
-            for _ in range(_RESAMPLES)
-        ]
-    )
-    drawn = drawn[np.isfinite(drawn)]
-    if not len(drawn):
-        return Estimate(whole, np.asarray(np.nan), np.asarray(np.nan), np.asarray(np.nan), n)
-    tail = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(drawn, [tail, 100 - tail])
-    return Estimate(whole, drawn.std(), low, high, n)
+    drawn = [
+        statistic(*(values[random.integers(len(values), size=len(values))] for values in held))
+        for _ in range(_RESAMPLES if fewest > 1 else 0)
+    ]
+    return _from_draws(whole, np.array(drawn), fewest)
 
 
 def mean_of_means(groups: Sequence[Floats], seed: int = 0) -> Estimate:
-    """The mean of the groups' means, each group counting alike; samples are drawn within their group.
-
-    `std` is that of the bootstrap, n the number of samples in all groups.
-    """
+    """The mean of the groups' means, each group counting alike; samples are drawn within their group. `std` is that of
+    the bootstrap, n the number of samples in all groups."""
     held = [np.asarray(group, dtype=np.float64) for group in groups]
     whole = np.asarray(np.mean([group.mean() for group in held]))
-    n = np.asarray(sum(len(group) for group in held))
-    if not held or min(len(group) for group in held) < 2:
-        return Estimate(whole, np.asarray(np.nan), np.asarray(np.nan), np.asarray(np.nan), n)
+    drawn = np.zeros(_RESAMPLES if held and min(len(group) for group in held) > 1 else 0)
     random = np.random.default_rng(seed)
-    drawn = np.zeros(_RESAMPLES)
     for group in held:
-        for i in range(_RESAMPLES):
+        for i in range(len(drawn)):
             drawn[i] += group[random.integers(len(group), size=len(group))].mean() / len(held)
-    tail = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(drawn, [tail, 100 - tail])
-    return Estimate(whole, drawn.std(), low, high, n)
+    return _from_draws(whole, drawn, sum(len(group) for group in held))
+
+
+def _from_draws(whole: Floats, drawn: Floats, n: int) -> Estimate:
+    """A number with the spread and the percentiles of its bootstrap draws, of those that are defined."""
+    drawn = drawn[np.isfinite(drawn)]
+    tail = 50 * (1 - _CONFIDENCE)
+    low, high = np.percentile(drawn, [tail, 100 - tail]) if len(drawn) else np.full(2, np.nan)
+    return Estimate(whole, drawn.std() if len(drawn) else np.asarray(np.nan), low, high, np.asarray(n))

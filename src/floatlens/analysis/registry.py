@@ -21,7 +21,7 @@ import xarray as xr
 
 from floatlens import __version__
 from floatlens.analysis.description import Words
-from floatlens.analysis.result import Group, Result, Summary, no_summary
+from floatlens.analysis.result import Group, Result, Summary
 from floatlens.analysis.rules import as_rule
 from floatlens.analysis.sources import Traces, each_trace
 from floatlens.core.errors import FloatlensError
@@ -48,20 +48,17 @@ ANALYSES: Registry[Analysis[...]] = Registry(
 """Analyses by name, in the order of the report."""
 
 
-def _model_of(trace: Trace) -> dict[str, Any]:
-    return {"model": trace.model["ref"]}
-
-
 def question_of(trace: Trace) -> str | None:
     """What traces of one question share: its text, the digest of a passage with a hole (models see different parts of
     it), or the tokens of a bare prompt. None where none of these is known: the trace is a question of its own.
     """
-    asked = trace.data.attrs["prompt"].get("question")
-    if trace.data.attrs["prompt"].get("passage") is not None:
-        return f"passage {trace.data.attrs['prompt']['passage']}"
-    length = trace.data.attrs["decoding"].get("prompt_length")
-    if asked is not None or length is None:
-        return None if asked is None else str(asked)
+    prompt, length = trace.data.attrs["prompt"], trace.data.attrs["decoding"].get("prompt_length")
+    if prompt.get("passage") is not None:
+        return f"passage {prompt['passage']}"
+    if prompt.get("question") is not None:
+        return str(prompt["question"])
+    if length is None:
+        return None
     return "prompt " + hashlib.sha1(trace.data["final"].values[:length].tobytes()).hexdigest()
 
 
@@ -95,14 +92,12 @@ def analysis(
     *,
     requires: Iterable[str],
     words: Words | None = None,
-    groups: Callable[[Trace], dict[str, Any]] = _model_of,
-    summarise: Callable[[Group], Iterable[Summary]] = no_summary,
+    groups: Callable[[Trace], dict[str, Any]] = lambda trace: {"model": trace.model["ref"]},
+    summarise: Callable[[Group], Iterable[Summary]] = lambda group: (),
 ) -> Callable[[Callable[Concatenate[Trace, P], xr.Dataset]], Analysis[P]]:
     """Make an `Analysis` of a function from one trace to a dataset; it is registered by a line in `ANALYSES`.
-
     `requires` are the trace variables it reads, `groups` says which traces are samples of one thing (by default, a
-    model), and `summarise` yields numbers of a whole group for the tables.
-    """
+    model), and `summarise` yields numbers of a whole group for the tables."""
 
     def make(measure: Callable[Concatenate[Trace, P], xr.Dataset]) -> Analysis[P]:
         told = words or Words(name.replace("_", " ").capitalize())
@@ -116,20 +111,20 @@ def analysis(
 
 @dataclass
 class _Pile:
-    """The samples of one group so far: a few numbers for each trace, not the traces.
-
-    Variables with a step dimension are kept for a single trace only: traces differ in steps, and they are large.
-    """
+    """The samples of one group so far: a few numbers for each trace, not the traces. Variables with a step dimension
+    are kept for a single trace only: traces differ in steps, and they are large."""
 
     like: xr.Dataset
+    keys: dict[str, Any]
     facts: dict[str, Any]
     values: dict[str, list[Any]] = field(default_factory=dict)
     questions: list[str] = field(default_factory=list)
     data_sets: list[str] = field(default_factory=list)
 
-    def add(self, sample: xr.Dataset, keys: Mapping[str, Any], trace: Trace) -> None:
+    def add(self, sample: xr.Dataset, trace: Trace) -> None:
         """Keep the numbers of a sample, which must have the layers and heads of those before it."""
-        alone, question = f"trace {len(self.questions)} of {', '.join(map(str, keys.values()))}", question_of(trace)
+        alone = f"trace {len(self.questions)} of {', '.join(map(str, self.keys.values()))}"
+        question = question_of(trace)
         self.questions.append(alone if question is None else question)
         self.data_sets.append(trace.data_set or "")
         if len(self.questions) > 1:
@@ -139,16 +134,17 @@ class _Pile:
             like = self.like[name]
             if array.dims != like.dims or any(not array[dim].equals(like[dim]) for dim in array.dims):
                 raise FloatlensError(
-                    f"the traces of {keys['model']} do not fit together: {name} does not have the same "
+                    f"the traces of {self.keys['model']} do not fit together: {name} does not have the same "
                     f"{', '.join(map(str, array.dims))} in all of them; analyse traces of one selection at a time"
                 )
             self.values.setdefault(str(name), []).append(np.asarray(array.values, dtype=np.float64))
 
-    def stack(self) -> xr.Dataset:
+    def group(self, seed: int) -> Group:
         """All samples, with the dimension `sample` first and the question and data set of each as coordinates."""
         data = {name: (("sample", *self.like[name].dims), np.stack(values)) for name, values in self.values.items()}
         about = {"question": ("sample", self.questions), "data_set": ("sample", self.data_sets)}
-        return xr.Dataset(data, coords=self.like[list(data)].coords).assign_coords(about)
+        samples = xr.Dataset(data, coords=self.like[list(data)].coords).assign_coords(about)
+        return Group(self.keys, self.facts, samples, seed)
 
 
 def analyse(
@@ -171,9 +167,7 @@ def analyse(
 
 def with_rule(names: Iterable[str], rule: str | None) -> dict[str, dict[str, Any]]:
     """Settings of these analyses: the anchor rule for those that have one.
-
-    Example: `analyse("runs/a", with_rule(ANALYSES, "top1"), skipped={})`
-    """
+    Example: `analyse("runs/a", with_rule(ANALYSES, "top1"), skipped={})`"""
     return {n: {"rule": rule} if rule is not None and "rule" in ANALYSES[n].settings() else {} for n in names}
 
 
@@ -200,14 +194,11 @@ def _walk(
                 skipped[name] = str(error)
                 del chosen[name]
                 continue
-            piles[name].setdefault(tuple(keys.items()), _Pile(sample, facts)).add(sample, keys, trace)
+            piles[name].setdefault(tuple(keys.items()), _Pile(sample, keys, facts)).add(sample, trace)
     if not versions:
         raise FloatlensError("no traces to analyse")
+    groups = {name: tuple(pile.group(seed) for pile in piles[name].values()) for name in chosen}
     return {
-        name: Result(name, whole[name], _grouped(piles[name], seed), versions, one.summarise, one.words)
+        name: Result(name, whole[name], groups[name], versions, one.summarise, one.words)
         for name, (one, _) in chosen.items()
     }
-
-
-def _grouped(piles: Mapping[tuple[tuple[str, Any], ...], _Pile], seed: int) -> tuple[Group, ...]:
-    return tuple(Group(dict(keys), pile.facts, pile.stack(), seed) for keys, pile in piles.items())

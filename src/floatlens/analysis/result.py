@@ -11,21 +11,103 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from floatlens.analysis.description import Words
-from floatlens.analysis.estimates import NUMBERS, Estimates, labelled
 from floatlens.analysis.intervals import Estimate, by_question, estimate
 from floatlens.analysis.kernels import Floats, nanmean
 from floatlens.core.errors import FloatlensError, did_you_mean
 
-if TYPE_CHECKING:
-    import pandas as pd
+__all__ = ["NUMBERS", "Estimates", "Group", "Result", "Summary", "labelled", "numbers_last"]
 
-__all__ = ["Group", "Result", "Summary", "no_summary"]
+NUMBERS = ("mean", "std", "low", "high", "n")
+_SHOWN: dict[str, Any] = {"index": False, "max_rows": 24, "float_format": "{:.4g}".format}
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """`mean`, `std`, `low`, `high` (a 95 % interval) and `n` (questions) as arrays of one shape.
+
+    The first dim is `model`; where groups are finer than models it is `group`, with model and condition as coordinates.
+    Layers, heads or regions that only some models have are NaN in the others. `data` holds all five as a dataset.
+
+    `float(…)` is the mean of a single number.
+
+    Example: `fl.drift(traces).slope.sel(model="scale:llada").mean`
+    """
+
+    variable: str
+    data: xr.Dataset
+
+    @property
+    def mean(self) -> xr.DataArray:
+        return self.data["mean"]
+
+    @property
+    def std(self) -> xr.DataArray:
+        return self.data["std"]
+
+    @property
+    def low(self) -> xr.DataArray:
+        return self.data["low"]
+
+    @property
+    def high(self) -> xr.DataArray:
+        return self.data["high"]
+
+    @property
+    def n(self) -> xr.DataArray:
+        return self.data["n"]
+
+    def __float__(self) -> float:
+        """The mean, where there is a single one."""
+        return float(self.mean.item())
+
+    def sel(self, **labels: Any) -> Estimates:
+        """The part with these labels, as `xarray.Dataset.sel` finds it; also by a coordinate such as `gold`."""
+        held = self.data
+        for name, value in labels.items():
+            if name in held.dims:
+                held = held.sel({name: value})
+            else:
+                held = held.isel({held[name].dims[0]: np.flatnonzero(held[name].values == value)})
+        return Estimates(self.variable, held)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each model and coordinate: mean, std, low, high, n."""
+        whole = self.data if self.data.dims else self.data.expand_dims("model")
+        frame = whole.to_dataframe().reset_index()
+        return numbers_last(frame[frame["n"].notna()])
+
+    def __repr__(self) -> str:
+        return f"{self.variable}\n{self.to_frame().to_string(**_SHOWN)}"
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().to_html(**_SHOWN))
+
+
+def numbers_last(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same frame, with mean, std, low, high and n as its last columns."""
+    return frame[[*(name for name in frame if name not in NUMBERS), *NUMBERS]]
+
+
+def labelled(variable: str, found: Sequence[tuple[Mapping[str, Any], xr.DataArray, Estimate]]) -> Estimates:
+    """Estimates from those of groups: their keys, the samples (for dims and labels), and the estimate."""
+    held = []
+    for _, samples, one in found:
+        array = samples.isel(sample=0, drop=True)
+        coords = {dim: array[dim].values for dim in array.dims}
+        held.append(xr.Dataset({name: (array.dims, getattr(one, name)) for name in NUMBERS}, coords=coords))
+    keys = {key: [group.get(key) for group, *_ in found] for key in dict.fromkeys(k for g, *_ in found for k in g)}
+    if list(keys) == ["model"]:
+        models = xr.DataArray(np.array(keys["model"], dtype=str), dims="model", name="model")
+        return Estimates(variable, xr.concat(held, models, join="outer"))
+    whole = xr.concat(held, xr.DataArray(np.arange(len(held)), dims="group", name="group"), join="outer")
+    return Estimates(variable, whole.assign_coords({key: ("group", values) for key, values in keys.items()}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +131,15 @@ class Group:
     @cached_property
     def questions(self) -> tuple[str, ...]:
         """The question of each sample; without that coordinate, each sample is a question of its own."""
-        if "question" not in self.samples.coords:
-            return tuple(f"trace {place} of {self.label}" for place in range(self.traces))
-        return tuple(map(str, self.samples["question"].values))
+        return self._about("question") or tuple(f"trace {place} of {self.label}" for place in range(self.traces))
 
     @cached_property
     def data_sets(self) -> tuple[str, ...]:
         """The data set of each sample; "" where its trace does not name one."""
-        if "data_set" not in self.samples.coords:
-            return ("",) * self.traces
-        return tuple(map(str, self.samples["data_set"].values))
+        return self._about("data_set") or ("",) * self.traces
+
+    def _about(self, name: str) -> tuple[str, ...]:
+        return tuple(map(str, self.samples[name].values)) if name in self.samples.coords else ()
 
     @property
     def n(self) -> int:
@@ -76,10 +157,8 @@ class Group:
         return np.asarray(self._variable(variable).values, dtype=np.float64)
 
     def estimate(self, variable: str, over: str | None = None) -> Estimate:
-        """Mean, spread and interval over the questions, of the variable's shape.
-
-        With `over` a dimension, such as the heads, each trace is first averaged over it.
-        """
+        """Mean, spread and interval over the questions, of the variable's shape. With `over` a dimension, such as the
+        heads, each trace is first averaged over it."""
         if (variable, over) not in self._made:
             values = self.values(variable)
             if over is not None:
@@ -92,10 +171,8 @@ class Group:
         return by_question(values, self.questions)
 
     def by_data_set(self, values: Floats) -> dict[str, Floats]:
-        """(sample, …) → (question, …) for each data set by name, without traces that do not name theirs.
-
-        A question in two data sets is a sample of both.
-        """
+        """(sample, …) → (question, …) for each data set by name, without traces that do not name theirs. A question in
+        two data sets is a sample of both."""
         rows: dict[str, list[int]] = {}
         for place, name in enumerate(self.data_sets):
             if name:
@@ -111,7 +188,9 @@ class Group:
         return list(self._variable(variable)[dim].values.tolist())
 
     def __repr__(self) -> str:
-        return f"Group({self.label}: n={self.n}; {_few([str(name) for name in self.samples.data_vars])})"
+        names = [str(name) for name in self.samples.data_vars]
+        more = [f"… {len(names) - 6} more"] if len(names) > 6 else []
+        return f"Group({self.label}: n={self.n}; {', '.join([*names[:6], *more])})"
 
     def _variable(self, name: str) -> xr.DataArray:
         if name not in self.samples:
@@ -128,11 +207,6 @@ class Summary(NamedTuple):
     found: Estimate
 
 
-def no_summary(group: Group) -> Iterable[Summary]:
-    """For analyses without numbers of a whole group."""
-    return ()
-
-
 @dataclass(frozen=True, eq=False)
 class Result:
     """What an analysis found. `result["slope"]` or `result.slope` are `Estimates` by model, whatever their number.
@@ -146,7 +220,7 @@ class Result:
     settings: Mapping[str, Any]
     groups: tuple[Group, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
-    summarise: Callable[[Group], Iterable[Summary]] = field(default=no_summary, repr=False)
+    summarise: Callable[[Group], Iterable[Summary]] = field(default=lambda group: (), repr=False)
     words: Words = field(default_factory=lambda: Words(""))
 
     @property
@@ -216,11 +290,9 @@ class Result:
 
     @cached_property
     def data(self) -> xr.Dataset:
-        """All samples along one dimension `sample`, with model, question and data set as its coordinates.
-
-        Layers, heads or regions that only some groups have are NaN in the others. Variables with steps are left out
-        where there are several traces.
-        """
+        """All samples along one dimension `sample`, with model, question and data set as its coordinates. Layers, heads
+        or regions that only some groups have are NaN in the others. Variables with steps are left out where there are
+        several traces."""
         held = []
         for group in self.groups:
             about = {"question": list(group.questions), "data_set": list(group.data_sets)}
@@ -231,8 +303,6 @@ class Result:
 
     def overview(self) -> pd.DataFrame:
         """Variables by groups: numbers with their intervals; for arrays the dims and the range of the means."""
-        import pandas as pd
-
         columns: dict[str, list[str]] = {}
         for group in self.groups:
             there = [group.estimate(name) if name in group.samples else None for name in self.variables]
@@ -260,12 +330,9 @@ class Result:
 
     @cached_property
     def _frame(self) -> pd.DataFrame:
-        import pandas as pd
-
         frames = [_rows(group, str(name)) for group in self.groups for name in group.samples.data_vars]
         frames += [_summary_row(group, one) for group, one in self.summary]
-        made = pd.concat(frames, ignore_index=True)
-        made = made[[*(column for column in made if column not in NUMBERS), *NUMBERS]]
+        made = numbers_last(pd.concat(frames, ignore_index=True))
         made.attrs["provenance"] = json.dumps(self.provenance)
         return made
 
@@ -279,25 +346,15 @@ def _cell(one: Estimate, n: int) -> str:
     return one.range if np.ndim(one.mean) else str(one).removesuffix(f" (n={n})")
 
 
-def _few(names: Sequence[str], most: int = 6) -> str:
-    """The first few, and how many more there are."""
-    return ", ".join([*names[:most], *([f"… {len(names) - most} more"] if len(names) > most else [])])
-
-
 def _summary_row(group: Group, one: Summary) -> pd.DataFrame:
-    import pandas as pd
-
     numbers = {key: np.ravel(getattr(one.found, key)) for key in NUMBERS}
     return pd.DataFrame({**group.keys, "variable": one.variable, **one.labels, **numbers})
 
 
 def _rows(group: Group, name: str) -> pd.DataFrame:
-    import pandas as pd
-
     found = group.estimate(name)
     array = group.samples[name].isel(sample=0, drop=True)
-    columns = {key: np.ravel(getattr(found, key)) for key in NUMBERS}
-    frame = pd.DataFrame(columns)
+    frame = pd.DataFrame({key: np.ravel(getattr(found, key)) for key in NUMBERS})
     if array.dims:
         labels = pd.MultiIndex.from_product([array[dim].values for dim in array.dims], names=list(map(str, array.dims)))
         frame = frame.set_index(labels).reset_index()

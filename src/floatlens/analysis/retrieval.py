@@ -78,10 +78,8 @@ def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
 
 
 def share_above(group: Group, half: Half, score: Score = "copy", above: float = THRESHOLDS[0]) -> Estimate:
-    """The share of heads in the shallow or the deep half of the layers whose mean score is above a threshold.
-
-    NaN where no sample has a score.
-    """
+    """The share of heads in the shallow or the deep half of the layers whose mean score is above a threshold. NaN where
+    no sample has a score."""
 
     def statistic(samples: Floats) -> float:
         mean = nanmean(samples)  # (layer, head)
@@ -113,10 +111,9 @@ def retrieval_heads(trace: Trace, *, score: Score | Literal["all"] = "all") -> x
     if score not in (*SCORES, "all"):
         raise FloatlensError(f'score="{score}"{did_you_mean(score, SCORES)}; give {", ".join(SCORES)} or all')
     wanted = SCORES if score == "all" else (score,)
-    layers = trace.data["answer_argmax"]["layer"].values
-    heads = trace.data["answer_argmax"]["head"].values
+    coords = {dim: trace.data["answer_argmax"][dim].values for dim in ("layer", "head")}
     data = {name: (("layer", "head"), _KERNELS[name](trace)) for name in wanted}
-    return xr.Dataset(data, coords={"layer": layers, "head": heads})
+    return xr.Dataset(data, coords=coords)
 
 
 def _answer_tokens(trace: Trace) -> NDArray[np.intp]:
@@ -132,10 +129,8 @@ def _recorded(trace: Trace) -> Bools:
 
 
 def _hits(trace: Trace) -> tuple[Bools, Bools]:
-    """(token, layer, head): whether the largest weight lies in the evidence, and there on the token being written.
-
-    Of the answer tokens whose passes were recorded.
-    """
+    """(token, layer, head): whether the largest weight lies in the evidence, and there on the token being written. Of
+    the answer tokens whose passes were recorded."""
     rows = _answer_tokens(trace)[_recorded(trace)]
     where = trace.data["answer_argmax"].values[rows].astype(np.intp)
     evidence, final = trace.data["evidence"].values, trace.data["final"].values

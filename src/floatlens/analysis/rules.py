@@ -31,6 +31,11 @@ _WORDS = {
     "topk": "the {} tokens that receive most",
     "top1": "the token that receives most",
 }
+_TAKES = dict.fromkeys(_DEFAULTS, "a number above 0") | {
+    "gu": "a number between 0 and 1",
+    "topk": "a whole number from 1",
+    "top1": "no number",
+}
 _ROUNDING = 1e-6  # traces hold float32; columns that differ by less are equal
 _WRITTEN = re.compile(r"(?P<name>[a-z0-9]+)\s*(?:\(\s*(?:(?:ε|eps|k)\s*=)?\s*(?P<value>[^()=\s]+)\s*\))?")
 
@@ -60,11 +65,9 @@ class Rule:
 
 @dataclass(frozen=True)
 class Columns:
-    """What rules take; arrays of one shape (…, key), `asking` without the last axis.
-
-    `value` is received attention as it is reported (a share, or a mean over the queries that see the key), `share` the
-    share, `present` which keys hold anything, `seen` how many queries see each, `asking` how many queries there are.
-    """
+    """What rules take; arrays of one shape (…, key), `asking` without the last axis. `value` is received attention as
+    it is reported (a share, or a mean over the queries that see the key), `share` the share, `present` which keys hold
+    anything, `seen` how many queries see each, `asking` how many queries there are."""
 
     value: Floats
     share: Floats
@@ -97,14 +100,8 @@ def _number(rule: str, name: str, value: str | None) -> float:
     except ValueError:
         raise FloatlensError(f'anchor rule "{rule}": "{value}" is not a number') from None
     if name == "top1" or not number > 0 or (name == "topk" and number % 1) or (name == "gu" and number >= 1):
-        raise FloatlensError(f'anchor rule "{rule}": {name} takes {_takes(name)}')
+        raise FloatlensError(f'anchor rule "{rule}": {name} takes {_TAKES[name]}')
     return number
-
-
-def _takes(name: str) -> str:
-    return {"top1": "no number", "topk": "a whole number from 1", "gu": "a number between 0 and 1"}.get(
-        name, "a number above 0"
-    )
 
 
 def find_anchors(rule: Rule, columns: Columns) -> Bools:

@@ -56,9 +56,7 @@ def points_of(answers: pd.DataFrame) -> list[Stressed]:
 
 def curves(answers: pd.DataFrame, *, metric: str = "accuracy") -> list[Curve]:
     """Every curve that the answers hold, in the order of models and tests.
-
-    Example: `robustness_frame(curves(answers))`
-    """
+    Example: `robustness_frame(curves(answers))`"""
     points = points_of(answers)
     lines: dict[tuple[str, str], list[Stressed]] = {}
     for point in points:
@@ -88,21 +86,11 @@ def _curve(
     width = np.array([point.x for point in line]) if STRESS_TESTS[test].summary == "area" and len(line) > 1 else None
 
     def summary(values: Floats) -> float:
-        mean = values.mean(axis=0)
+        mean = values.mean(axis=0) if len(values) else np.full(len(columns), np.nan)
         return relative_area(mean[[at[point] for point in line]], mean[at[reference]], width)
 
-    blank = np.asarray(np.nan)
-    nothing = Estimate(blank, blank, blank, blank, np.asarray(0))
-    return Curve(
-        *who,
-        test,
-        series,
-        metric,
-        tuple(line),
-        estimate(given[line].to_numpy(dtype=np.float64)),
-        estimate(given[reference].to_numpy(dtype=np.float64)),
-        estimate_of(paired, summary) if len(paired) else nothing,
-    )
+    scores, clean = (estimate(given[at].to_numpy(dtype=np.float64)) for at in (line, reference))
+    return Curve(*who, test, series, metric, tuple(line), scores, clean, estimate_of(paired, summary))
 
 
 def relative_area(curve: Floats, clean: float, width: Floats | None) -> float:
@@ -123,8 +111,7 @@ def agreement(answers: pd.DataFrame) -> pd.DataFrame:
         texts = wide.map(normalise).to_numpy()
         pairs = list(combinations(range(texts.shape[1]), 2))
         same = np.array([[row[i] == row[j] for i, j in pairs] for row in texts], dtype=np.float64).mean(axis=1)
-        found = estimate(same)
-        rows.append({"model": model, "data": data, "orders": wide.shape[1], **_numbers(found)})
+        rows.append({"model": model, "data": data, "orders": wide.shape[1], **_numbers(estimate(same))})
     return pd.DataFrame(rows, columns=["model", "data", "orders", "mean", "low", "high", "n"])
 
 
@@ -149,8 +136,7 @@ def robustness_frame(found: Sequence[Curve]) -> pd.DataFrame:
 
 
 def _who(curve: Curve) -> dict[str, str]:
-    names = ("model", "kind", "data", "test", "series", "metric")
-    return {name: getattr(curve, name) for name in names}
+    return {name: getattr(curve, name) for name in ("model", "kind", "data", "test", "series", "metric")}
 
 
 def _numbers(found: Estimate, at: int | None = None) -> dict[str, float]:

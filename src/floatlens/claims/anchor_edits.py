@@ -6,18 +6,17 @@ of attention of this size costs, and from the unedited answers, since a control 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from floatlens.analysis.conditions import edits_of
 from floatlens.analysis.intervals import estimate
-from floatlens.claims.claim import ANSWERS, ClaimRule, Finding, Limit, Part, claim
+from floatlens.claims.claim import Finding, Limit, Part, claim
 from floatlens.records.condition import RAG, Edited
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["anchors_held", "arm_without_anchors", "mdm_without_anchors"]
 
@@ -30,20 +29,9 @@ NOT_HURT = (
 )
 
 
-def _edit_claim(
-    id: str, kind: str, edit: str, k: int, limits: tuple[Limit, ...], title: str, statement: str
-) -> ClaimRule:
-    """The claim for each model of a kind and data set, on the dose of the edit nearest to `k`."""
+def _judge(kind: str, edit: str, k: int, limits: tuple[Limit, ...]) -> Callable[[pd.DataFrame], Iterator[Finding]]:
+    """The rule for each model of a kind and data set, on the dose of the edit nearest to `k`."""
 
-    @claim(
-        id,
-        title=title,
-        statement=statement,
-        family="edits",
-        needs=(ANSWERS,),
-        figure="edits-accuracy",
-        limits=limits,
-    )
     def judge(answers: pd.DataFrame) -> Iterator[Finding]:
         doses = [one for one in edits_of(answers) if one.name == edit and _is_general(dict(one.settings))]
         if doses:
@@ -80,18 +68,16 @@ def _parts(some: pd.DataFrame, edit: Edited, limits: tuple[Limit, ...]) -> tuple
     return tuple(limit(estimate(values), edit=edit.label) for limit, values in zip(limits, found, strict=False))
 
 
+_edit_claim = partial(claim, family="edits", figure="edits-accuracy")
 arm_without_anchors = _edit_claim(
-    *("arm-without-anchors", "arm", "drop_anchors", 1, HURT),
-    title="Anchor removed, autoregressive",
-    statement="removing its anchor hurts an autoregressive model",
-)
+    "arm-without-anchors", "Anchor removed, autoregressive", "removing its anchor hurts an autoregressive model", HURT
+)(_judge("arm", "drop_anchors", 1, HURT))
 mdm_without_anchors = _edit_claim(
-    *("mdm-without-anchors", "mdm", "drop_anchors", 1, NOT_HURT),
-    title="Anchors removed, diffusion",
-    statement="removing its anchors does not hurt a diffusion model",
-)
+    "mdm-without-anchors",
+    "Anchors removed, diffusion",
+    "removing its anchors does not hurt a diffusion model",
+    NOT_HURT,
+)(_judge("mdm", "drop_anchors", 1, NOT_HURT))
 anchors_held = _edit_claim(
-    *("anchors-held", "mdm", "pin_anchors", 5, HURT),  # 5: the default of the edit
-    title="Anchors held in place",
-    statement="holding its anchors still hurts a diffusion model",
-)
+    "anchors-held", "Anchors held in place", "holding its anchors still hurts a diffusion model", HURT
+)(_judge("mdm", "pin_anchors", 5, HURT))  # 5: the default of the edit

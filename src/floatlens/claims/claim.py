@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
-from floatlens.analysis import Estimate
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["ANSWERS", "FEWEST", "Claim", "ClaimRule", "Finding", "Limit", "Part", "Verdict", "claim", "claims_frame"]
+from floatlens.analysis import Estimate, Group, Result
+from floatlens.analysis.absorption import STRENGTH
+from floatlens.analysis.kernels import Floats, nanmean
 
 FEWEST = 8
 """Fewer questions than this decide nothing: an interval over them means little."""
@@ -74,9 +73,7 @@ class Part:
 @dataclass(frozen=True)
 class Limit:
     """One part of a rule, as data: what is measured, and the limit that its interval has to stay above (or below).
-
-    `name` may have fields in braces for what differs between runs. Example: `Limit("speed", 0.5)(estimate)`
-    """
+    `name` may have fields in braces for what differs between runs. Example: `Limit("speed", 0.5)(estimate)`"""
 
     name: str
     limit: float
@@ -93,9 +90,7 @@ class Limit:
 @dataclass(frozen=True)
 class Finding:
     """What a rule found for one subject. Without parts nothing could be measured, and `note` says what is missing.
-
-    `subject` names the models (and the data set) for people; `model` is set where it is a single one.
-    """
+    `subject` names the models (and the data set) for people; `model` is set where it is a single one."""
 
     subject: str
     parts: tuple[Part, ...]
@@ -105,10 +100,8 @@ class Finding:
 
 @dataclass(eq=False)
 class ClaimRule:
-    """A claim of the paper and the rule that decides it. `judge` gets what it `needs`, in that order.
-
-    `needs` are names of analyses, or `ANSWERS` for the answers frame. `figure` is the figure that shows it.
-    """
+    """A claim of the paper and the rule that decides it. `judge` gets what it `needs`, in that order. `needs` are names
+    of analyses, or `ANSWERS` for the answers frame. `figure` is the figure that shows it."""
 
     id: str
     title: str
@@ -133,27 +126,32 @@ class ClaimRule:
 
 
 def claim(
-    id: str, *, title: str, statement: str, family: str, needs: Sequence[str], limits: Sequence[Limit], figure: str = ""
+    id: str,
+    title: str,
+    statement: str,
+    limits: Sequence[Limit],
+    *,
+    family: str,
+    needs: Sequence[str] = (),
+    figure: str = "",
 ) -> Callable[[Callable[..., Iterable[Finding]]], ClaimRule]:
-    """Make a `ClaimRule` of a function that yields findings; it is registered by a line in `CLAIMS`.
-
-    Without a `figure`, that of the first analysis it needs shows it.
-    """
+    """Make a `ClaimRule` of a function that yields findings; it is registered by a line in `CLAIMS`. By default it
+    `needs` what its parameters are called, and is shown by the figure of the first of them."""
 
     def make(judge: Callable[..., Iterable[Finding]]) -> ClaimRule:
-        made = ClaimRule(id, title, statement, family, tuple(needs), figure or needs[0], tuple(limits), judge)
-        return update_wrapper(made, judge, updated=())
+        names = tuple(needs or inspect.signature(judge).parameters)
+        made = ClaimRule(id, title, statement, family, names, figure or names[0], tuple(limits), judge)
+        update_wrapper(made, judge, updated=())
+        return made
 
     return make
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim about one model, or about two kinds of models, and its verdict.
-
-    `statistic`, `effect`, `low`, `high`, `limit` and `n` are those of the deciding part: the first that does not
-    support the claim, else the first. `figure` shows it, `changes` says what would change the verdict.
-    """
+    """A claim about one model, or about two kinds of models, and its verdict. `statistic`, `effect`, `low`, `high`,
+    `limit` and `n` are those of the deciding part: the first that does not support the claim, else the first. `figure`
+    shows it, `changes` says what would change the verdict."""
 
     id: str
     statement: str
@@ -210,10 +208,45 @@ class Claim:
         return math.nan if self.deciding is None else float(getattr(self.deciding.found, name))
 
 
+# -- what several rules share -----------------------------------------------------------------------------------------
+
+FIRST = Limit("attention on the first position (× uniform)", STRENGTH)
+STRONGEST = Limit("anchor strength of the strongest key (× uniform)", STRENGTH)
+Measured = Sequence[Floats | Estimate]
+
+
+def of_kind(result: Result, kind: str) -> list[Group]:
+    """The groups of autoregressive ("arm") or diffusion ("mdm") models."""
+    return [group for group in result.groups if group.facts["kind"] == kind]
+
+
+def halves(values: Floats) -> tuple[Floats, Floats]:
+    """(sample): means over the shallow and the deep half of the layers, of (sample, layer)."""
+    middle = values.shape[1] // 2
+    return nanmean(values[:, :middle], axis=1), nanmean(values[:, middle:], axis=1)
+
+
+def model_claim(
+    id: str, title: str, statement: str, limits: Sequence[Limit], *, kind: str = "mdm", **about: Any
+) -> Callable[[Callable[..., Measured]], ClaimRule]:
+    """Make a claim about each model of a kind from a function that measures one: the model's group of each analysis
+    in, a number for each limit out, as (sample) values or as an estimate."""
+
+    def make(measure: Callable[..., Measured]) -> ClaimRule:
+        def judge(first: Result, *others: Result) -> Iterator[Finding]:
+            for group in of_kind(first, kind):
+                found = measure(group, *(result.group(**group.keys) for result in others))
+                sure = [one if isinstance(one, Estimate) else group.estimated(one) for one in found]
+                parts = tuple(limit(one) for limit, one in zip(limits, sure, strict=True))
+                yield Finding(group.model, parts, model=group.model)
+
+        return claim(id, title, statement, limits, **about)(update_wrapper(judge, measure))
+
+    return make
+
+
 def claims_frame(found: Iterable[Claim]) -> pd.DataFrame:
     """One row for each claim and subject; the columns are there without claims, too."""
-    import pandas as pd
-
     rows = []
     for one in found:
         row = {name: getattr(one, name) for name in _COLUMNS if hasattr(one, name)}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
 from floatlens.analysis import Group, Result
-from floatlens.analysis.class_distance import anchor_shares, beyond_halves
 from floatlens.analysis.intervals import estimate
 from floatlens.analysis.kernels import nanmean
 from floatlens.analysis.retrieval import depth_correlation
-from floatlens.claims.claim import FEWEST, Finding, Limit, Part, claim
-from floatlens.claims.measures import Measured, halves, model_claim, of_kind
+from floatlens.analysis.token_classes import anchor_shares, beyond_halves
+from floatlens.claims.claim import FEWEST, Finding, Limit, Measured, Part, claim, halves, model_claim, of_kind
 
 __all__ = ["anchors_by_task", "flow_follows_gold", "qk_split", "retrieval_deep", "structure_then_content"]
 
@@ -30,16 +30,12 @@ CLASSES = (
 TASK = Limit("distance between the anchors of {sets} data sets, beyond halves of one", 0.05)
 DEPTH = Limit("rank correlation of copy score and layer", 0.0)
 LIFT = Limit("gold lift (× uniform), gold at position {gold} of {documents}", 1.0)
+_claim = partial(claim, family="mechanism")
+_model_claim = partial(model_claim, family="mechanism")
 
 
-@model_claim(
-    "qk-split",
-    "mdm",
-    title="Norm, then angle",
-    statement="anchors win q·k by norm and angle in shallow layers, by angle in deep ones",
-    family="mechanism",
-    needs=("qk",),
-    limits=QK,
+@_model_claim(
+    "qk-split", "Norm, then angle", "anchors win q·k by norm and angle in shallow layers, by angle in deep ones", QK
 )
 def qk_split(qk: Group) -> Measured:
     norm, angle = (nanmean(qk.values(f"{part}_part"), axis=2) for part in ("norm", "angle"))
@@ -48,14 +44,11 @@ def qk_split(qk: Group) -> Measured:
     return halves(norm)[0], *halves(angle), shallow - deep
 
 
-@model_claim(
+@_model_claim(
     "structure-then-content",
-    "mdm",
-    title="Structure, then content",
-    statement="shallow layers anchor on structure, deep layers on content",
-    family="mechanism",
-    needs=("token_classes",),
-    limits=CLASSES,
+    "Structure, then content",
+    "shallow layers anchor on structure, deep layers on content",
+    CLASSES,
 )
 def structure_then_content(token_classes: Group) -> Measured:
     structural, _ = halves(token_classes.values("structural_anchors"))
@@ -63,14 +56,7 @@ def structure_then_content(token_classes: Group) -> Measured:
     return structural, deep, deep - shallow
 
 
-@claim(
-    "anchors-by-task",
-    title="Anchors by task",
-    statement="the anchors of a diffusion model depend on the task",
-    family="mechanism",
-    needs=("token_classes",),
-    limits=(TASK,),
-)
+@_claim("anchors-by-task", "Anchors by task", "the anchors of a diffusion model depend on the task", (TASK,))
 def anchors_by_task(token_classes: Result) -> Iterator[Finding]:
     for group in of_kind(token_classes, "mdm"):
         sets = anchor_shares(group)
@@ -91,27 +77,17 @@ def _missing(group: Group, counts: Mapping[str, int]) -> str:
     return f"at least {FEWEST} questions with anchors of each data set; {', '.join(few)}" if few else ""
 
 
-@model_claim(
-    "retrieval-deep",
-    "mdm",
-    title="Deep retrieval heads",
-    statement="retrieval heads lie in deep layers",
-    family="mechanism",
-    needs=("retrieval_heads",),
-    limits=(DEPTH,),
-)
+@_model_claim("retrieval-deep", "Deep retrieval heads", "retrieval heads lie in deep layers", (DEPTH,))
 def retrieval_deep(retrieval_heads: Group) -> Measured:
     return (depth_correlation(retrieval_heads, "copy"),)
 
 
-@claim(
+@_claim(
     "flow-follows-gold",
-    title="Flow from the gold document",
-    statement="attention flow to the answer comes from the gold document, at any position",
-    family="mechanism",
-    needs=("flow",),
+    "Flow from the gold document",
+    "attention flow to the answer comes from the gold document, at any position",
+    (LIFT,),
     figure="rollout",
-    limits=(LIFT,),
 )
 def flow_follows_gold(flow: Result) -> Iterator[Finding]:
     for model in flow.models:

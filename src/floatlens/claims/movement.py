@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from floatlens.analysis import Group, Result
+from floatlens.analysis.absorption import anchored, strength
 from floatlens.analysis.intervals import by_question, difference
 from floatlens.analysis.kernels import Floats, nanmean
-from floatlens.analysis.strength import anchored, strength
-from floatlens.claims.claim import ClaimRule, Finding, Limit, claim
-from floatlens.claims.measures import FIRST, STRONGEST, Measured, halves, model_claim, of_kind
+from floatlens.claims.claim import (
+    FIRST,
+    STRONGEST,
+    ClaimRule,
+    Finding,
+    Limit,
+    Measured,
+    claim,
+    halves,
+    model_claim,
+    of_kind,
+)
 
 __all__ = ["absorbs_less", "absorbs_less_excess", "arm_fixed", "mdm_moves", "mdm_right", "shallow_spread"]
 
@@ -21,70 +32,46 @@ MOVING = Limit(FIXED.name, FIXED.limit, above=False)
 SPEED = Limit("anchor speed (positions per step)", 0.5)
 ENTROPY = Limit("entropy of received attention, shallow minus deep", 0.02)
 ABSORBED = Limit("attention absorbed, autoregressive minus diffusion (percentage points)", 0.0)
+_claim = partial(claim, family="attention")
+_model_claim = partial(model_claim, family="attention")
 
 
-@model_claim(
+@_model_claim(
     "arm-fixed",
-    "arm",
-    title="Fixed anchor",
-    statement="the anchor of an autoregressive model is fixed, over steps and layers",
-    family="attention",
-    needs=("drift", "absorption"),
-    limits=(FIRST, FIXED, DEPTH),
+    "Fixed anchor",
+    "the anchor of an autoregressive model is fixed, over steps and layers",
+    (FIRST, FIXED, DEPTH),
+    kind="arm",
 )
 def arm_fixed(drift: Group, absorption: Group) -> Measured:
     over_steps, over_depth = (anchored(drift, absorption, f"{name}_by_layer") for name in ("jaccard", "depth_jaccard"))
     return strength(absorption, "fixed"), over_steps, over_depth
 
 
-@model_claim(
-    "mdm-moves",
-    "mdm",
-    title="Moving anchors",
-    statement="the anchors of a diffusion model move over steps",
-    family="attention",
-    needs=("drift", "absorption"),
-    limits=(STRONGEST, MOVING),
-)
+@_model_claim("mdm-moves", "Moving anchors", "the anchors of a diffusion model move over steps", (STRONGEST, MOVING))
 def mdm_moves(drift: Group, absorption: Group) -> Measured:
     return strength(absorption, "floating"), anchored(drift, absorption, "jaccard_by_layer")
 
 
-@model_claim(
-    "mdm-right",
-    "mdm",
-    title="Drift to the right",
-    statement="the anchors of a diffusion model move to the right",
-    family="attention",
-    needs=("drift", "absorption"),
-    limits=(STRONGEST, SPEED),
+@_model_claim(
+    "mdm-right", "Drift to the right", "the anchors of a diffusion model move to the right", (STRONGEST, SPEED)
 )
 def mdm_right(drift: Group, absorption: Group) -> Measured:
     return strength(absorption, "floating"), anchored(drift, absorption, "slope_by_layer")
 
 
-@model_claim(
-    "shallow-spread",
-    "mdm",
-    title="Focus by depth",
-    statement="shallow layers spread attention, deep layers focus it",
-    family="attention",
-    needs=("drift",),
-    limits=(ENTROPY,),
-)
+@_model_claim("shallow-spread", "Focus by depth", "shallow layers spread attention, deep layers focus it", (ENTROPY,))
 def shallow_spread(drift: Group) -> Measured:
     shallow, deep = halves(drift.values("entropy_by_layer"))
     return (shallow - deep,)
 
 
 def _absorbs_less(variable: str, title: str, how: str) -> ClaimRule:
-    @claim(
+    @_claim(
         f"mdm-absorbs-less ({variable})",
-        title=title,
-        statement=f"anchors of diffusion models absorb less than those of autoregressive ones, {how}",
-        family="attention",
-        needs=("absorption",),
-        limits=(ABSORBED,),
+        title,
+        f"anchors of diffusion models absorb less than those of autoregressive ones, {how}",
+        (ABSORBED,),
     )
     def judge(absorption: Result) -> Iterator[Finding]:
         arm, mdm = (_pooled(absorption, kind, variable) for kind in ("arm", "mdm"))

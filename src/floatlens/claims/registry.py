@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from floatlens.analysis import Result, analyse
 from floatlens.analysis.registry import with_rule
@@ -14,9 +16,6 @@ from floatlens.claims.claim import ANSWERS, Claim, ClaimRule
 from floatlens.core.registry import Registry
 from floatlens.records.store import is_run, open_answers
 from floatlens.traces import Trace
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["CLAIMS", "answer_claims", "claims"]
 
@@ -75,9 +74,7 @@ def claims(
 
 def answer_claims(answers: pd.DataFrame) -> list[Claim]:
     """Every claim that can be tested on an answers frame.
-
-    Example: `answer_claims(open_answers(Path("runs/qa"))[0])[0].verdict`
-    """
+    Example: `answer_claims(open_answers(Path("runs/qa"))[0])[0].verdict`"""
     return [] if answers.empty else _judged({ANSWERS: answers})
 
 

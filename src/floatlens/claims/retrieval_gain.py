@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from floatlens.analysis.intervals import estimate, estimate_of
 from floatlens.analysis.kernels import Floats
 from floatlens.analysis.stress import points_of, relative_area
-from floatlens.claims.claim import ANSWERS, ClaimRule, Finding, Limit, claim
+from floatlens.claims.claim import ClaimRule, Finding, Limit, claim
 from floatlens.data.stress import STRESS_TESTS
 from floatlens.records.condition import CLOSED, RAG, Condition
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["rag_gain", "robust_noise", "robust_position"]
 
@@ -29,6 +26,7 @@ TIMES = 2.0
 MORE = Limit(f"accuracy gain, diffusion minus {TIMES:g} × autoregressive", 0.0)
 GAIN = Limit("accuracy gain of diffusion models", 0.0)  # without it, less harm would pass for help
 ROBUST = Limit("robustness, diffusion minus autoregressive", 0.0)
+_answer_claim = partial(claim, family="answers")
 
 
 def _comparisons(answers: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, list[str], list[str], str]]:
@@ -52,14 +50,12 @@ def _wide(own: pd.DataFrame, models: Sequence[str], conditions: Sequence[Conditi
     return paired.reshape(len(paired), len(models), len(conditions)) if len(paired) else None
 
 
-@claim(
+@_answer_claim(
     "rag-gain",
-    title="Gain from documents",
-    statement="retrieved documents help diffusion models at least twice as much as autoregressive ones",
-    family="answers",
-    needs=(ANSWERS,),
+    "Gain from documents",
+    "retrieved documents help diffusion models at least twice as much as autoregressive ones",
+    (MORE, GAIN),
     figure="gains",
-    limits=(MORE, GAIN),
 )
 def rag_gain(answers: pd.DataFrame) -> Iterator[Finding]:
     for own, mdms, arms, subject in _comparisons(answers):
@@ -71,14 +67,12 @@ def rag_gain(answers: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _robust(test: str, words: str) -> ClaimRule:
-    @claim(
+    @_answer_claim(
         f"robust-{test}",
-        title=f"Robustness to {test}",
-        statement=f"diffusion models are more robust to {words} than autoregressive ones",
-        family="answers",
-        needs=(ANSWERS,),
+        f"Robustness to {test}",
+        f"diffusion models are more robust to {words} than autoregressive ones",
+        (ROBUST,),
         figure=f"stress-{test}",
-        limits=(ROBUST,),
     )
     def judge(answers: pd.DataFrame) -> Iterator[Finding]:
         for own, mdms, arms, subject in _comparisons(answers):

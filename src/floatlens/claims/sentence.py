@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from floatlens.claims.claim import Claim
-from floatlens.claims.measures import STRONGEST
+from floatlens.claims.claim import STRONGEST, Claim
 
 __all__ = ["floating_sentence"]
 
@@ -14,9 +13,7 @@ NOTHING = "These runs have no traces, so they cannot tell."
 
 def floating_sentence(found: Iterable[Claim], labels: Mapping[str, str] | None = None) -> str:
     """One sentence; `labels` are short names of models.
-
-    Example: `floating_sentence(fl.claims("runs/demo"))`
-    """
+    Example: `floating_sentence(fl.claims("runs/demo"))`"""
     groups: dict[tuple[str, str], list[str]] = {}
     for one in found:
         if one.id in ("mdm-moves", "arm-fixed") and one.model is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from floatlens.analysis import Anchors
 from floatlens.analysis.anchor_map import AnchorMap, anchor_map
 from floatlens.analysis.flow import gold_of
-from floatlens.analysis.qk_maps import QKMaps
+from floatlens.analysis.qk import QKMaps
 from floatlens.plots.description import Axis, Entry, Figure, Heat, Look, Panel, Stretch, number_ticks
 from floatlens.plots.drawing import plot
 from floatlens.plots.registry import FigureType

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from floatlens.analysis.anchor_map import OTHER, TraceView, trace_view
 from floatlens.analysis.flow import gold_of
-from floatlens.analysis.trace_view import OTHER, TraceView, trace_view
 from floatlens.report.codec import pack, packed_bits, planes
 from floatlens.report.detail import Detail, thinned
 from floatlens.traces import Trace

@@ -13,7 +13,7 @@ from typing import Any
 
 from floatlens.analysis import ANALYSES, Result, analyse
 from floatlens.analysis.anchors import anchors
-from floatlens.analysis.qk_maps import qk_maps
+from floatlens.analysis.qk import qk_maps
 from floatlens.analysis.registry import with_rule
 from floatlens.analysis.sources import trace_files
 from floatlens.claims import Claim, claims, claims_frame

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from floatlens.analysis.kernels import motion, nanmean
+from floatlens.analysis import kernels as motion
+from floatlens.analysis.kernels import nanmean
 
 SETS = hnp.arrays(bool, st.tuples(st.integers(1, 6), st.integers(1, 8)))
 WEIGHTS = st.tuples(st.integers(2, 6), st.integers(2, 9)).flatmap(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from floatlens.analysis.kernels.rollout import rollout
+from floatlens.analysis.kernels import rollout
 
 
 @st.composite

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from floatlens.analysis.kernels.split import advantage, split
+from floatlens.analysis.kernels import advantage, split
 
 
 def pairs_by_loop(dot, norm, chosen, others):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floatlens.analysis.kernels.uniform import null_share, seen_by, uniform_flow
+from floatlens.analysis.kernels import null_share, seen_by, uniform_flow
 
 
 def by_loops(queries, present, causal, together=()):
