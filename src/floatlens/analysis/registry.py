@@ -21,7 +21,7 @@ import xarray as xr
 
 from floatlens import __version__
 from floatlens.analysis.description import Words
-from floatlens.analysis.result import Group, Result, Summary
+from floatlens.analysis.result import Group, Result, Summary, no_summary
 from floatlens.analysis.rules import as_rule
 from floatlens.analysis.sources import Traces, each_trace
 from floatlens.core.errors import FloatlensError
@@ -93,7 +93,7 @@ def analysis(
     requires: Iterable[str],
     words: Words | None = None,
     groups: Callable[[Trace], dict[str, Any]] = lambda trace: {"model": trace.model["ref"]},
-    summarise: Callable[[Group], Iterable[Summary]] = lambda group: (),
+    summarise: Callable[[Group], Iterable[Summary]] = no_summary,
 ) -> Callable[[Callable[Concatenate[Trace, P], xr.Dataset]], Analysis[P]]:
     """Make an `Analysis` of a function from one trace to a dataset; it is registered by a line in `ANALYSES`.
     `requires` are the trace variables it reads, `groups` says which traces are samples of one thing (by default, a

@@ -22,7 +22,7 @@ from floatlens.analysis.intervals import Estimate, by_question, estimate
 from floatlens.analysis.kernels import Floats, nanmean
 from floatlens.core.errors import FloatlensError, did_you_mean
 
-__all__ = ["NUMBERS", "Estimates", "Group", "Result", "Summary", "labelled", "numbers_last"]
+__all__ = ["NUMBERS", "Estimates", "Group", "Result", "Summary", "labelled", "no_summary", "numbers_last"]
 
 NUMBERS = ("mean", "std", "low", "high", "n")
 _SHOWN: dict[str, Any] = {"index": False, "max_rows": 24, "float_format": "{:.4g}".format}
@@ -207,6 +207,11 @@ class Summary(NamedTuple):
     found: Estimate
 
 
+def no_summary(group: Group) -> Iterable[Summary]:
+    """For analyses without numbers of a whole group; a name, so a result can be pickled."""
+    return ()
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """What an analysis found. `result["slope"]` or `result.slope` are `Estimates` by model, whatever their number.
@@ -220,7 +225,7 @@ class Result:
     settings: Mapping[str, Any]
     groups: tuple[Group, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
-    summarise: Callable[[Group], Iterable[Summary]] = field(default=lambda group: (), repr=False)
+    summarise: Callable[[Group], Iterable[Summary]] = field(default=no_summary, repr=False)
     words: Words = field(default_factory=lambda: Words(""))
 
     @property
