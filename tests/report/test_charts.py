@@ -34,10 +34,7 @@ def test_no_button_of_a_figure_sends_anything(both: Watched) -> None:
 def test_a_hover_says_the_numbers_and_nothing_is_refused(both: Watched, figure: str, said: str) -> None:
     both.draw_all()
     before = list(both.complaints)
-    both.point_at(figure, x=1)
-    label = both.page.locator(f"#figure-{figure} .hoverlayer .hovertext").first
-    label.wait_for()
-    assert said in str(label.text_content())
+    assert both.hover_says(figure, 1, said)
     assert both.complaints == before == []
     both.page.mouse.move(5, 5)
 
@@ -85,10 +82,7 @@ def test_places_of_gold_count_from_one(both: Watched) -> None:
         "5",
         "10",
     ]
-    both.point_at("stress-position", x=0)
-    label = both.page.locator("#figure-stress-position .hoverlayer .hovertext").first
-    label.wait_for()
-    assert "position of the gold document 1: " in str(label.text_content())
+    assert both.hover_says("stress-position", 0, "position of the gold document 1: ")
     both.page.mouse.move(5, 5)
 
 

@@ -60,3 +60,18 @@ class Watched:
             return [box.x + xaxis._offset + xaxis.d2p(trace.x[x]), box.y + yaxis._offset + yaxis.d2p(y)];
         }"""
         self.page.mouse.move(*chart.evaluate(place, x))
+
+    def hover_says(self, figure: str, x: int, words: str) -> bool:
+        """Whether the label over a point of a figure's first chart has these words; a label may go before it is read,
+        so the mouse comes again a few times."""
+        read = (
+            f"() => [...document.querySelectorAll('#figure-{figure} .hoverlayer .hovertext')].map(t => t.textContent)"
+        )
+        for _ in range(20):
+            self.page.mouse.move(5, 5)
+            self.point_at(figure, x=x)
+            for _ in range(10):
+                if any(words in str(text) for text in self.page.evaluate(read)):
+                    return True
+                self.page.wait_for_timeout(50)
+        return False
