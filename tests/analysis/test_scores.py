@@ -10,7 +10,7 @@ import pytest
 
 from floatlens.analysis.intervals import mean_of_means
 from floatlens.analysis.scores import gains, scores, table_one
-from floatlens.records.condition import read_condition
+from floatlens.records.condition import CLOSED, RAG
 from shared import frames
 
 
@@ -19,7 +19,7 @@ def answers(**scores: list[float]) -> pd.DataFrame:
     made = []
     for key, values in scores.items():
         model, data, condition = key.split("__")
-        made.append(frames.answers({read_condition({"kind": condition}): values}, model=model, data=data))
+        made.append(frames.answers({{"closed": CLOSED, "rag": RAG}[condition]: values}, model=model, data=data))
     return pd.concat(made, ignore_index=True)
 
 

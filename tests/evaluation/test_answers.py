@@ -10,8 +10,7 @@ from floatlens.attention.memory_budget import MemoryBudget
 from floatlens.core.errors import FloatlensError
 from floatlens.decoding.settings import DecodingConfig
 from floatlens.evaluation import answers
-from floatlens.evaluation.answers import Asked, ask
-from floatlens.evaluation.config import AskConfig
+from floatlens.evaluation.answers import AskConfig, Asked, ask
 from floatlens.evaluation.first_mask import Appended, first_mask
 from floatlens.evaluation.metrics import score
 from floatlens.prompts import build

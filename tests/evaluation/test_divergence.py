@@ -10,8 +10,7 @@ import torch
 import floatlens as fl
 from floatlens.decoding.settings import DecodingConfig
 from floatlens.edits import EditSpec, parse_edit
-from floatlens.evaluation.answers import Asked, ask
-from floatlens.evaluation.config import AskConfig
+from floatlens.evaluation.answers import AskConfig, Asked, ask
 from floatlens.evaluation.divergence import divergence, tapped
 from floatlens.subjects.scale import questions
 

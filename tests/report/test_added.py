@@ -13,8 +13,8 @@ from floatlens.analysis import ANALYSES, Words, analysis
 from floatlens.plots import FIGURES, Axis, Figure, FigureType, Panel
 from floatlens.plots.style import depth_series, note
 from floatlens.report.answer_sections import SECTIONS, AnswerSection, Content
+from floatlens.runs.outputs import publish_traces
 from floatlens.runs.reporting import report_runs
-from floatlens.runs.trace_outputs import publish_traces
 from floatlens.traces import Trace
 from shared.answering import make_answers
 from shared.parts import Parts

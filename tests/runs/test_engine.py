@@ -20,11 +20,10 @@ from floatlens.evaluation import answers
 from floatlens.evaluation.answers import Answer
 from floatlens.records import Record, read_records
 from floatlens.runs import engine, folder, tasks
-from floatlens.runs.engine import run_plan
+from floatlens.runs.engine import Stop, run_plan
 from floatlens.runs.folder import RunFolder
 from floatlens.runs.plan import Plan, make_plan
 from floatlens.runs.run import opened_folder
-from floatlens.runs.stop import Stop
 from floatlens.runs.study_file import read_study
 from floatlens.runs.tasks import AnswerTask, RefusedTask, Traced, TraceTask
 from floatlens.runs.workers import Workers

@@ -8,8 +8,7 @@ import floatlens as fl
 from floatlens.attention.memory_budget import MemoryBudget
 from floatlens.decoding.settings import DecodingConfig
 from floatlens.edits.spec import parse_edit
-from floatlens.evaluation.answers import Asked
-from floatlens.evaluation.config import AskConfig
+from floatlens.evaluation.answers import AskConfig, Asked
 from floatlens.runs import measurement
 from floatlens.runs.measurement import measure
 from floatlens.subjects.scale import questions

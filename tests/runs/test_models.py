@@ -10,7 +10,7 @@ import pytest
 
 from floatlens.core.errors import FloatlensError
 from floatlens.decoding.settings import DecodingConfig
-from floatlens.evaluation.config import AskConfig
+from floatlens.evaluation.answers import AskConfig
 from floatlens.models.config import ModelConfig
 from floatlens.models.facts import look
 from floatlens.runs.models import decide_decoding

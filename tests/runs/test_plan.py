@@ -12,8 +12,7 @@ import pytest
 from floatlens.core.errors import FloatlensError
 from floatlens.records import CLOSED, RAG, Edited, Record, Stressed
 from floatlens.runs.conditions import choose
-from floatlens.runs.counts import count, group_of
-from floatlens.runs.forecast import forecast
+from floatlens.runs.counts import count, forecast, group_of
 from floatlens.runs.items import trace_file, trace_items
 from floatlens.runs.manifest import manifest_of
 from floatlens.runs.plan import Plan, make_plan

@@ -16,7 +16,7 @@ from floatlens.claims import claims_frame
 from floatlens.core.errors import FloatlensError
 from floatlens.plots.registry import FIGURES
 from floatlens.runs.outputs import FORMATS
-from floatlens.runs.trace_outputs import publish_traces as publish
+from floatlens.runs.outputs import publish_traces as publish
 from floatlens.traces import Trace
 from shared.synthetic import ready, samples
 

@@ -20,7 +20,8 @@ import pytest
 
 import floatlens as fl
 from floatlens.core.errors import FloatlensError
-from floatlens.runs.workers import ATTEMPTS, Holder
+from floatlens.runs.scheduling import ATTEMPTS
+from floatlens.runs.workers import Holder
 from shared.killing import moments
 from shared.small import STUDY, assert_same
 

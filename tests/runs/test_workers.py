@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from floatlens.runs.workers import ATTEMPTS, Holder, Workers
+from floatlens.runs.scheduling import ATTEMPTS
+from floatlens.runs.workers import Holder, Workers
 
 pytestmark = pytest.mark.slow
 

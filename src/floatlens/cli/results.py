@@ -40,8 +40,7 @@ def figures(
     """
     from floatlens.claims import answer_claims
     from floatlens.records.store import has_answers, open_answers
-    from floatlens.runs.answer_outputs import publish_answers
-    from floatlens.runs.trace_outputs import publish_traces
+    from floatlens.runs.outputs import publish_answers, publish_traces
 
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
     studies = [run for run in runs if has_answers(run)]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from floatlens.runs.plan import Plan
     from floatlens.runs.publish import Findings
     from floatlens.runs.study_file import StudyLike
-    from floatlens.runs.team import Team
+    from floatlens.runs.workers import Team
 
 __all__ = ["run_study"]
 
@@ -79,9 +79,8 @@ def _check_folder(folder: Path) -> None:
 
 def _show_plan(plan: Plan, held: RunFolder | None, folder: Path) -> tuple[Counts, Team]:
     from floatlens.cli.study_views import plan_view
-    from floatlens.runs.counts import count
-    from floatlens.runs.forecast import forecast
-    from floatlens.runs.team import team_for
+    from floatlens.runs.counts import count, forecast
+    from floatlens.runs.workers import team_for
 
     counts = count(plan, held)
     team = team_for(plan, counts.left)
@@ -94,8 +93,7 @@ def _show_plan(plan: Plan, held: RunFolder | None, folder: Path) -> tuple[Counts
 
 def _do(plan: Plan, held: RunFolder, team: Team, session: _Session) -> bool:
     """Do what is left; False where the user stopped it."""
-    from floatlens.runs.engine import run_plan
-    from floatlens.runs.stop import Stop
+    from floatlens.runs.engine import Stop, run_plan
 
     if session.done == session.total:
         return True

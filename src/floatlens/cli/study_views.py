@@ -24,12 +24,11 @@ if TYPE_CHECKING:
     from floatlens.analysis.stress import Curve
     from floatlens.analysis.tables import Table
     from floatlens.claims import Claim
-    from floatlens.runs.counts import Counts
+    from floatlens.runs.counts import Counts, Forecast
     from floatlens.runs.counts import Row as PlanRow
-    from floatlens.runs.forecast import Forecast
     from floatlens.runs.plan import Plan
     from floatlens.runs.publish import Findings
-    from floatlens.runs.team import Team
+    from floatlens.runs.workers import Team
 
 __all__ = ["findings_view", "plan_view", "verdicts_line"]
 

@@ -15,24 +15,38 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from floatlens.attention.memory_budget import MemoryBudget, out_of_memory, release_memory
+from floatlens.core.config import Config
 from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.decoding import decode, decode_steps, prompt_budget
+from floatlens.decoding.settings import DecodingConfig
 from floatlens.edits.context import edit
 from floatlens.edits.spec import EditSpec
 from floatlens.evaluation.divergence import divergence, tapped
 from floatlens.evaluation.first_mask import Appended, first_mask
 from floatlens.evaluation.metrics import Scores, score
 from floatlens.prompts import Prompt, answer_text, build
+from floatlens.prompts.types import PromptConfig
 
 if TYPE_CHECKING:
     from floatlens.data.examples import Example
     from floatlens.decoding import Decoded
-    from floatlens.evaluation.config import AskConfig
     from floatlens.models import LanguageModel
 
-__all__ = ["Answer", "Asked", "ask"]
+__all__ = ["Answer", "AskConfig", "Asked", "ask"]
+
+
+class AskConfig(Config):
+    """The same for every model of a run: a sampler applies to the models of its kind, a setting to those that have it.
+
+    Example: `AskConfig(decoding=DecodingConfig(settings={"gen_length": 16}), first_line=True)`
+    """
+
+    prompt: PromptConfig = PromptConfig()
+    decoding: DecodingConfig = DecodingConfig()
+    first_line: bool = Field(False, description="score an answer only up to its first line break")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Records of a run: conditions, records, how they are stored, and the answers frame. It runs no models."""
 
-from floatlens.records.condition import CLOSED, RAG, Closed, Condition, Edited, Rag, Stressed, read_condition
+from floatlens.records.condition import CLOSED, RAG, Closed, Condition, Edited, Rag, Stressed
 from floatlens.records.frame import answers_frame
-from floatlens.records.record import Record, item_of
+from floatlens.records.record import Record
 from floatlens.records.store import has_answers, open_answers, read_manifest, read_records
 
 __all__ = [
@@ -16,9 +16,7 @@ __all__ = [
     "Stressed",
     "answers_frame",
     "has_answers",
-    "item_of",
     "open_answers",
-    "read_condition",
     "read_manifest",
     "read_records",
 ]

@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_serializer, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
-__all__ = ["CLOSED", "RAG", "Closed", "Condition", "Edited", "Rag", "Stressed", "read_condition"]
+__all__ = ["CLOSED", "RAG", "Closed", "Condition", "Edited", "Rag", "Stressed"]
 
 
 class _Condition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+    kind: str
     __iter__ = None  # type: ignore[assignment]  # pandas takes what can be iterated for a list of values
 
     @property
     def label(self) -> str:
-        raise NotImplementedError
+        return self.kind
 
     def __str__(self) -> str:
         return self.label
@@ -34,19 +35,11 @@ class Closed(_Condition):
 
     kind: Literal["closed"] = "closed"
 
-    @property
-    def label(self) -> str:
-        return "closed"
-
 
 class Rag(_Condition):
     """The question with its documents, as the data has them or as retrieved. The baseline of every edit."""
 
     kind: Literal["rag"] = "rag"
-
-    @property
-    def label(self) -> str:
-        return "rag"
 
 
 class Stressed(_Condition):
@@ -100,13 +93,6 @@ class Edited(_Condition):
 Condition = Annotated[Closed | Rag | Stressed | Edited, Field(discriminator="kind")]
 """How a question is put; `kind` says which."""
 CLOSED, RAG = Closed(), Rag()
-_ADAPTER: TypeAdapter[Any] = TypeAdapter(Condition)
-
-
-def read_condition(value: Mapping[str, Any]) -> Closed | Rag | Stressed | Edited:
-    """A condition from its JSON. Example: `read_condition({"kind": "rag"})`"""
-    found: Closed | Rag | Stressed | Edited = _ADAPTER.validate_python(dict(value))
-    return found
 
 
 def _frozen(value: Any) -> Any:

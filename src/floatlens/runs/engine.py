@@ -6,14 +6,17 @@ prints nothing: the caller sees the records as they come.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from floatlens.core.errors import FloatlensError
 from floatlens.runs.items import PlannedData, answer_items, batches
 from floatlens.runs.retrieval_heads import head_scores, heads_for
-from floatlens.runs.stop import Stop
 from floatlens.runs.tasks import AnswerTask, Question, RefusedTask, Traced
 
 if TYPE_CHECKING:
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
     from floatlens.runs.scheduling import Task
     from floatlens.runs.workers import Executor
 
-__all__ = ["answer_tasks", "run_plan"]
+__all__ = ["Stop", "answer_tasks", "run_plan"]
+
+T = TypeVar("T")
 
 
 def run_plan(plan: Plan, run: RunFolder, executor: Executor, stop: Stop | None = None) -> Iterator[Record]:
@@ -95,3 +100,64 @@ def _own_scores(run: RunFolder) -> dict[str, xr.DataArray]:
     """How much each head copies, from the traces of this run."""
     done = (one.file for one in run.records.values() if one.what == "trace" and one.complete(run.path))
     return head_scores([run.path / file for file in sorted(file for file in done if file is not None)])
+
+
+# -- Ctrl-C -------------------------------------------------------------------------------------------------------
+
+
+class Stop:
+    """Whether the user wants to stop: the first Ctrl-C stops taking tasks, the second interrupts, but never a write.
+
+    `on_ask` is called at the first Ctrl-C.
+
+    Example: `with Stop(say).listening() as stop: …`
+    """
+
+    def __init__(self, on_ask: Callable[[], Any] = lambda: None) -> None:
+        self.times = 0
+        self._on_ask = on_ask
+        self._writing = False
+
+    @property
+    def asked(self) -> bool:
+        return self.times > 0
+
+    @contextmanager
+    def listening(self) -> Iterator[Stop]:
+        """Handle Ctrl-C inside the block. Only the main thread receives signals; elsewhere nothing changes."""
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        before = signal.getsignal(signal.SIGINT)
+        signal.signal(signal.SIGINT, self._heard)
+        try:
+            yield self
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        self.times += 1
+        if self.times == 1:
+            self._on_ask()
+        elif not self._writing:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """The block is finished before a second Ctrl-C interrupts."""
+        self._writing = True
+        try:
+            yield
+        finally:
+            self._writing = False
+        if self.times > 1:
+            raise KeyboardInterrupt
+
+    def until(self, tasks: Iterable[T]) -> Iterator[T]:
+        """The tasks, up to the moment when stopping was asked for."""
+        source = iter(tasks)
+        while not self.asked:  # before a task is made: that may be work, or may fail
+            task = next(source, None)
+            if task is None:
+                return
+            yield task

@@ -14,8 +14,7 @@ from floatlens.traces.tracing import trace
 if TYPE_CHECKING:
     from floatlens.attention.softmax import Workspace
     from floatlens.edits import Change, Edit
-    from floatlens.evaluation.answers import Asked
-    from floatlens.evaluation.config import AskConfig
+    from floatlens.evaluation.answers import AskConfig, Asked
     from floatlens.models import LanguageModel
     from floatlens.traces import Trace
 

@@ -1,23 +1,256 @@
-"""Figures and tables as files, each written whole."""
+"""Tables, figures and verdicts of the answers and traces of runs, as files. It computes nothing.
+
+OUT/figures holds one file per figure and format, OUT/tables one CSV and one Parquet file per analysis and one for the
+claims, with provenance.json saying what those of traces rest on. Every file is written whole.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from floatlens.analysis import ANALYSES, Result, analyse
+from floatlens.analysis.anchors import anchors
+from floatlens.analysis.conditions import edited
+from floatlens.analysis.effects import METRICS, edit_effects, effects_table, measured, moved
+from floatlens.analysis.qk import qk_maps
+from floatlens.analysis.registry import with_rule
+from floatlens.analysis.scores import gains, scores, table_one
+from floatlens.analysis.sources import trace_files
+from floatlens.analysis.stress import agreement, curves, curves_frame, robustness_frame
+from floatlens.claims import Claim, claims, claims_frame
+from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import write_atomically
+from floatlens.records.store import open_answers
+from floatlens.traces import Trace, open_trace
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from floatlens.analysis.headline import HeadlineRow
+    from floatlens.analysis.stress import Curve
     from floatlens.analysis.tables import Table
 
-__all__ = ["FORMATS", "save_figure", "save_frame", "save_table"]
+__all__ = ["FORMATS", "Findings", "publish_answers", "publish_traces", "save_figure", "save_frame", "save_table"]
 
 FORMATS = ("pdf", "svg", "png")
+_ANSWERS = {"gains", "stress", "edits"}
+"""What figures of answers need; those are drawn with the tables of answers."""
+
+
+@dataclass
+class Findings:
+    """What was found and written. Parts that the run has nothing for stay empty."""
+
+    table: Table | None = None
+    gains: pd.DataFrame | None = None
+    curves: Sequence[Curve] = ()
+    agreed: pd.DataFrame | None = None
+    effects: pd.DataFrame | None = None
+    results: Mapping[str, Result] = field(default_factory=dict)
+    claims: list[Claim] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    report: Path | None = None
+    unchanged: bool = False
+    """Nothing has changed since the files were written, so they were left as they are."""
+
+    @property
+    def headline(self) -> list[HeadlineRow]:
+        """The headline numbers of the traces: a row per number, with an estimate for each model."""
+        from floatlens.analysis.headline import headline
+
+        return headline(self.results)
+
+
+def publish_answers(folder: Path, out: Path, *, paper: bool = False, formats: Sequence[str] = FORMATS) -> Findings:
+    """Write tables and figures of the answers of a run folder into OUT."""
+    answers, manifest = open_answers(folder)
+    made = Findings()
+    plain = answers[answers["kind"].isin(["closed", "rag"])]
+    if not plain.empty:
+        columns = [(name, str(one["column"])) for name, one in manifest["data"].items() if name in set(plain["data"])]
+        _publish_scores(plain, columns, out, made, paper=paper)
+    stressed = answers[answers["kind"] == "stress"]
+    if not stressed.empty:
+        _publish_stress(stressed, out, made)
+    if (answers["kind"] == "edit").any():
+        _publish_edits(edited(answers), out, made)
+    _draw(out, made, formats)
+    return made
+
+
+def _draw(out: Path, made: Findings, formats: Sequence[str]) -> None:
+    """Every figure that the statistics allow."""
+    from floatlens.plots.drawing import draw
+    from floatlens.plots.registry import FIGURES, describe_figures
+
+    data = {"gains": made.gains, "stress": made.curves, "edits": made.effects}
+    wanted = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(data)]
+    for name, figure in describe_figures(data, wanted).figures.items():
+        made.files += save_figure(draw(figure), out / "figures" / name, formats)
+
+
+def _publish_scores(
+    answers: pd.DataFrame,
+    columns: Sequence[tuple[str, str]],
+    out: Path,
+    made: Findings,
+    *,
+    paper: bool,
+) -> None:
+    made.table = table_one(answers, columns, paper=paper, labels=_labels(answers))
+    gained = gains(answers)
+    made.files += save_table(made.table, out / "tables" / "table1")
+    made.files += save_frame(scores(answers), out / "tables" / "scores") + save_frame(gained, out / "tables" / "gains")
+    made.gains = gained.assign(
+        kind=gained["model"].map(dict(zip(answers["model"], answers["model_kind"], strict=True)))
+    )
+
+
+def _publish_stress(answers: pd.DataFrame, out: Path, made: Findings) -> None:
+    found = made.curves = curves(answers)
+    made.agreed = agreement(answers)
+    frames = {"curves": curves_frame(found), "robustness": robustness_frame(found), "agreement": made.agreed}
+    for name, frame in frames.items():
+        made.files += save_frame(frame, out / "tables" / name)
+
+
+def _publish_edits(answers: pd.DataFrame, out: Path, made: Findings) -> None:
+    """Nothing where no edit can be compared with unedited answers."""
+    from floatlens.plots.registry import file_name
+
+    made.effects = edit_effects(answers)
+    if made.effects.empty:
+        return
+    told = made.effects.drop(columns="condition")
+    made.files += save_frame(told.assign(dose=told["dose"].map(_dose)), out / "tables" / "effects")
+    for name, frame in (("measured", measured(answers)), ("moved", moved(answers))):
+        if not frame.empty:
+            made.files += save_frame(frame, out / "tables" / name)
+    sets = list(dict.fromkeys(made.effects["data"]))
+    for data in sets:
+        own = made.effects[made.effects["data"] == data]
+        for metric in METRICS:
+            name = file_name(f"edits-{metric}", data if len(sets) > 1 else "", [])
+            made.files += save_table(effects_table(own, metric, _labels(answers)), out / "tables" / name)
+
+
+def _dose(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.12g}"
+
+
+def _labels(answers: pd.DataFrame) -> dict[str, str]:
+    from floatlens.plots.style import label_of
+
+    models = list(dict.fromkeys(answers["model"]))
+    return {model: label_of(model, models) for model in models}
+
+
+# -- traces -------------------------------------------------------------------------------------------------------
+
+
+def publish_traces(
+    runs: Sequence[Path],
+    out: Path,
+    *,
+    only: Sequence[str] = (),
+    formats: Sequence[str] = FORMATS,
+    rule: str | None = None,
+    analyses: Sequence[str] | None = None,
+    more: Sequence[Claim] = (),
+    each: Callable[[int, int], None] = lambda done, total: None,
+    see: Callable[[Trace, Path], object] = lambda trace, file: None,
+) -> Findings:
+    """Analyse the traces of runs in one pass, and write what they show. `each` is called after every trace.
+
+    `only` names figures; tables are then those of the analyses behind them. `analyses` limits the analyses. `rule`
+    replaces the anchor rule of every analysis that has one. `more` are verdicts on answers, for the same table. `see`
+    is called with every trace.
+    """
+    from floatlens.plots.drawing import draw
+    from floatlens.plots.registry import FIGURES, describe_figures
+
+    _check(only, list(FIGURES), "figure")
+    _check(formats, FORMATS, "format")
+    files = [file for run in runs for file in trace_files(run)]
+    wanted = dict.fromkeys(need for name in only for need in FIGURES[name].needs if need in ANALYSES)
+    first: dict[str, Path] = {}
+    skipped: dict[str, str] = {}
+    settings = with_rule(wanted if only else ANALYSES if analyses is None else analyses, rule)
+    results = analyse(_walk(files, first, each, see), settings, skipped=skipped)
+    found = [*claims(results), *more]
+    made = Findings(results=results, claims=found, skipped=skipped)
+    figures = out / "figures"
+    for folder in (figures, out / "tables"):
+        folder.mkdir(parents=True, exist_ok=True)
+    reasons: dict[str, str] = {}
+    data = {**results, **_of_first(first, only, rule, reasons)}
+    described = describe_figures(data, only or [n for n in FIGURES if not set(FIGURES[n].needs) & _ANSWERS])
+    for name, figure in described.figures.items():
+        made.files += save_figure(draw(figure), figures / name, formats)
+    told = {name: why for name, why in described.skipped.items() if name not in ("anchors", "qk_maps")}
+    made.skipped = told | reasons | made.skipped  # of an analysis the reason is the better one
+    frames = {name: result.to_frame() for name, result in results.items()} | {"claims": claims_frame(found)}
+    for name, frame in frames.items():
+        made.files += save_frame(frame, out / "tables" / name)
+    provenance = {name: result.provenance for name, result in results.items()}
+    write_atomically(out / "tables" / "provenance.json", json.dumps(provenance, indent=1, ensure_ascii=False).encode())
+    return made
+
+
+def _check(given: Iterable[str], known: Sequence[str], what: str) -> None:
+    for name in given:
+        if name not in known:
+            raise FloatlensError(f'no {what} "{name}"{did_you_mean(name, known)}')
+
+
+def _walk(
+    files: Sequence[Path],
+    first: dict[str, Path],
+    each: Callable[[int, int], None],
+    see: Callable[[Trace, Path], object],
+) -> Iterator[Trace]:
+    for done, file in enumerate(files, 1):
+        trace = open_trace(file)
+        first.setdefault(trace.model["ref"], file)
+        see(trace, file)
+        yield trace
+        each(done, len(files))
+
+
+def _of_first(
+    first: Mapping[str, Path], only: Sequence[str], rule: str | None, skipped: dict[str, str]
+) -> dict[str, dict[str, Any]]:
+    """What figures of one trace show, the first of each model: its anchors, and its q·k maps where it kept any."""
+    from floatlens.plots.style import label_of
+
+    found: dict[str, dict[str, Any]] = {"anchors": {}, "qk_maps": {}}
+    for model, file in first.items():
+        trace, label = open_trace(file), label_of(model, first)
+        if only and not {"anchors", "qk_maps"} & set(only):
+            break
+        if "received" in trace.data:
+            found["anchors"][label] = anchors(trace, rule=rule or "zscore")
+        elif not only or "anchors" in only:
+            skipped[f"anchors of {model}"] = 'the trace holds no "received"; trace again with that probe on'
+        if "qk_matrix" in trace.data:
+            kept = trace.data["qk_matrix"]
+            head = int(kept["qk_matrix_head"].values[0])
+            for layer in kept["qk_matrix_layer"].values.tolist():
+                maps = qk_maps(trace, layer, head, rule=rule or "zscore")
+                found["qk_maps"][f"{label}-layer{layer}-head{head}"] = maps
+        elif "qk_maps" in only:
+            skipped[f"qk_maps of {model}"] = "the trace kept no q·k heatmaps (see QK(heatmaps=…))"
+    return found
+
+
+# -- files --------------------------------------------------------------------------------------------------------
 
 
 def save_figure(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[Path]:

@@ -19,11 +19,10 @@ from floatlens.data.examples import need_of
 from floatlens.probes import make_probes
 from floatlens.records.condition import RAG
 from floatlens.runs.conditions import Chosen, Makers, PlannedCondition, choose, plan_conditions, plan_places
-from floatlens.runs.items import Item, PlannedData, all_items, trace_file, trace_items
-from floatlens.runs.models import PlannedModel, plan_models
+from floatlens.runs.items import PlannedData, all_items, trace_file, trace_items
+from floatlens.runs.models import PlannedModel, plan_models, unknown_words
 from floatlens.runs.retrieval_heads import head_scores, heads_for
 from floatlens.runs.tasks import Question, TraceTask
-from floatlens.runs.vocabulary import unknown_words
 from floatlens.traces.schema import probe_of
 from floatlens.traces.tracing import DEFAULT_PROBES
 
@@ -64,13 +63,10 @@ class Plan:
         """The questions of a model that are to be traced and are not done."""
         number, target = self.models.index(model), self.study.traces.target
         for data in self.data:
+            forced, own = target is not None or data.passages, None if data.passages else target
             for item in trace_items(model, data):
                 if not done(item.id):
-                    yield self._trace_task(model, data, item, trace_file(item, number), target)
-
-    def _trace_task(self, model: PlannedModel, data: PlannedData, item: Item, file: str, target: Any) -> TraceTask:
-        forced = target is not None or data.passages
-        return TraceTask(model, Question.of(item, item.asked()), file, forced, None if data.passages else target)
+                    yield TraceTask(model, Question.of(item, item.asked()), trace_file(item, number), forced, own)
 
 
 def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
@@ -194,11 +190,11 @@ def _planned(source: Source, number: int, data: Data, chosen: Chosen, makers: Ma
     conditions = plan_conditions(chosen, data, makers)
     passages, tracing = data.format == "passage", source.study.traces
     ways = [PlannedCondition(RAG, _as_given if passages else makers.rag)]
-    placed = bool(traced) and tracing.places is not None and not passages
-    if placed and tracing.places is not None:
+    places = tracing.places if traced and not passages else None
+    if places is not None:
         with source.at("traces", "places"):
-            ways = plan_places(data, tracing.places, tracing.documents, makers.stress.seed, makers.say)
-    return PlannedData(data, conditions, traced, tuple(ways), passages, pooled=bool(chosen.tests) or placed)
+            ways = plan_places(data, places, tracing.documents, makers.stress.seed, makers.say)
+    return PlannedData(data, conditions, traced, tuple(ways), passages, pooled=bool(chosen.tests) or places is not None)
 
 
 def _check_items(source: Source, data: Sequence[PlannedData], models: Sequence[PlannedModel]) -> None:
@@ -262,11 +258,8 @@ def _check_traces_for(label: str, traced: bool, study: Study) -> None:
             f"{what}, and it has none; give runs with traces as heads_from (--heads-from), set traces.questions, or "
             "name the heads (heads=5.3+7.0)"
         )
-    provided = {
-        name
-        for probe in make_probes(study.traces.probes or DEFAULT_PROBES)
-        for name in (one.name for one in probe.variables)
-    }
+    probes = make_probes(study.traces.probes or DEFAULT_PROBES)
+    provided = {one.name for probe in probes for one in probe.variables}
     for needed in ANALYSES["retrieval_heads"].requires:
         if needed not in provided:
             probe = probe_of(needed)

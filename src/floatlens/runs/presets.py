@@ -23,6 +23,7 @@ class Options(TypedDict, total=False):
     limit: int | None
     skip_bad: bool
     format: str | None
+    gold: Literal["answer"] | None
     template: str | None
     chat: bool | None
     sampler: str | None
@@ -49,14 +50,13 @@ def qa_study(
     *,
     modes: Sequence[str] = ("closed", "rag"),
     documents: int | None = None,
-    gold: Literal["answer"] | None = None,
     corpus: str | Path | None = None,
     top: int | None = None,
     paper: bool = False,
     **options: Unpack[Options],
 ) -> Study:
     """Questions closed book, with documents, or both. Example: `qa_study(["scale:llada"], ["scale:rag"], limit=20)`"""
-    values = _values("qa", models, data, options, documents=documents, gold=gold)
+    values = _values("qa", models, data, options, documents=documents)
     values |= {"conditions": list(modes), "traces": {"questions": 0}, "output": {"paper": paper}}
     if corpus is not None:
         values["corpus"] = _given(path=str(corpus), top=top, skip_bad=options.get("skip_bad"))
@@ -68,7 +68,6 @@ def stress_study(
     data: Sequence[str],
     *,
     tests: Sequence[str] | None = None,
-    gold: Literal["answer"] | None = None,
     stress: Mapping[str, Any] | None = None,
     stress_seed: int = 0,
     **options: Unpack[Options],
@@ -79,7 +78,7 @@ def stress_study(
     """
     from floatlens.data.stress import stress_names
 
-    values = _values("stress", models, data, options, gold=gold)
+    values = _values("stress", models, data, options)
     values["conditions"] = stress_names() if tests is None else list(tests)
     values |= {"stress": dict(stress or {}), "traces": {"questions": 0}}
     values["seeds"] |= {"stress": stress_seed}
@@ -94,7 +93,6 @@ def intervene_study(
     edited: int | None = None,
     heads_from: Sequence[str | Path] = (),
     control_seed: int = 0,
-    gold: Literal["answer"] | None = None,
     **options: Unpack[Options],
 ) -> Study:
     """Edits as texts (`drop_anchors:k=1,5`), each with its random control, beside the unedited `rag`.
@@ -102,7 +100,7 @@ def intervene_study(
     `edited` questions are also traced under each edit; `heads_from` are runs whose traces tell which heads retrieve.
     Example: `intervene_study(["scale:llada"], ["scale:rag"], edits=["drop_anchors:k=1,5"], limit=20)`
     """
-    values = _values("intervene", models, data, options, gold=gold)
+    values = _values("intervene", models, data, options)
     values |= {"conditions": list(edits), "heads_from": [str(one) for one in heads_from]}
     values["traces"] = {"questions": 0, **_given(edited=edited)}
     values["seeds"] |= {"controls": control_seed}
@@ -118,11 +116,10 @@ def trace_study(
     layers: Sequence[int] | None = None,
     target: Literal["field", "answer"] | None = None,
     documents: int | None = None,
-    gold: Literal["answer"] | None = None,
     **options: Unpack[Options],
 ) -> Study:
     """Traces of all questions, or of the first `limit`. Example: `trace_study(["scale:llada"], ["q.jsonl"])`"""
-    values = _values("trace", models, data, options, documents=documents, gold=gold)
+    values = _values("trace", models, data, options, documents=documents)
     values["conditions"] = []
     values["traces"] = {"questions": "all", "probes": probes, "heads": heads, "layers": layers, "target": target}
     return validate(Study, values)
@@ -132,7 +129,7 @@ def _values(name: str, models: Sequence[str], data: Sequence[str], options: Opti
     """The parts of a study that come from the shared options."""
     pick = {key: value for key, value in options.items() if value is not None}
     loading = {key: pick[key] for key in ("family", "revision", "dtype", "device", "device_map") if key in pick}
-    reading = {key: pick[key] for key in ("limit", "skip_bad", "format") if key in pick} | _given(**per_data)
+    reading = {key: pick[key] for key in ("limit", "skip_bad", "format", "gold") if key in pick} | _given(**per_data)
     machine = {key: pick[key] for key in ("batch", "workers", "threads", "executor", "address") if key in pick}
     settings = dict(options.get("settings") or {})
     seed = settings.pop("seed", None) if options.get("seed") is None else options["seed"]

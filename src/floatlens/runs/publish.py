@@ -8,28 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floatlens import __version__
 from floatlens.analysis.sources import has_traces, trace_files
-from floatlens.claims import Claim, answer_claims, claims_frame
+from floatlens.claims import answer_claims, claims_frame
 from floatlens.core.files import digest_of_file, write_atomically
 from floatlens.records.store import open_answers
-from floatlens.runs.answer_outputs import publish_answers
-from floatlens.runs.outputs import save_frame
+from floatlens.runs.outputs import Findings, publish_answers, publish_traces, save_frame
 from floatlens.runs.study import Output
-from floatlens.runs.trace_outputs import publish_traces
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from floatlens.analysis import Result
-    from floatlens.analysis.headline import HeadlineRow
-    from floatlens.analysis.stress import Curve
-    from floatlens.analysis.tables import Table
     from floatlens.report.subjects import Seen
     from floatlens.traces import Trace
 
@@ -37,30 +28,6 @@ __all__ = ["Findings", "publish_study"]
 
 _STATE = "published.json"
 """What the tables, figures and the report of a run folder were made from."""
-
-
-@dataclass
-class Findings:
-    """What was found and written. Parts that the run has nothing for stay empty."""
-
-    table: Table | None = None
-    curves: Sequence[Curve] = ()
-    agreed: pd.DataFrame | None = None
-    effects: pd.DataFrame | None = None
-    results: Mapping[str, Result] = field(default_factory=dict)
-    claims: list[Claim] = field(default_factory=list)
-    files: list[Path] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)
-    report: Path | None = None
-    unchanged: bool = False
-    """Nothing has changed since the files were written, so they were left as they are."""
-
-    @property
-    def headline(self) -> list[HeadlineRow]:
-        """The headline numbers of the traces: a row per number, with an estimate for each model."""
-        from floatlens.analysis.headline import headline
-
-        return headline(self.results)
 
 
 def publish_study(
@@ -79,8 +46,7 @@ def publish_study(
     inputs = _inputs(folder, output, analyses)
     if not force and (before := _published(folder, inputs)) is not None:
         return before
-    made = Findings()
-    _publish_answers(folder, output, made)
+    made = publish_answers(folder, folder, paper=output.paper, formats=output.figures)
     seen: list[Seen] = []
     if has_traces(folder):
         _publish_traces(folder, output, analyses, each, made, seen)
@@ -120,12 +86,6 @@ def _published(folder: Path, inputs: str) -> Findings | None:
         return None
     report = folder / "report.html"
     return Findings(files=files, report=report if report in files else None, unchanged=True)
-
-
-def _publish_answers(folder: Path, output: Output, made: Findings) -> None:
-    found = publish_answers(folder, folder, paper=output.paper, formats=output.figures)
-    made.table, made.curves, made.agreed, made.effects = found.table, found.curves, found.agreed, found.effects
-    made.files += found.files
 
 
 def _publish_traces(

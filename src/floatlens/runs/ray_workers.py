@@ -14,14 +14,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from floatlens.core.errors import FloatlensError
 from floatlens.runs.scheduling import ATTEMPTS, Pending, Spread, Task
 from floatlens.runs.workers import Holder, cores, said
-
-if TYPE_CHECKING:
-    from floatlens.runs.study import Machine
 
 __all__ = ["RayWorkers", "import_ray"]
 
@@ -61,11 +58,6 @@ class RayWorkers:
         self._patience = patience
         self._all: list[_Worker] = []
         self._own = False
-
-    @staticmethod
-    def of(machine: Machine, count: int | None, threads: int) -> RayWorkers:
-        """As a study asks for it."""
-        return RayWorkers(count, threads, cpus=machine.cpus, gpus=machine.gpus, address=machine.address)
 
     def __enter__(self) -> RayWorkers:
         ray = self._ray

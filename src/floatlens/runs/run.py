@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from floatlens.core.errors import FloatlensError
 from floatlens.core.validation import validate
 from floatlens.runs.folder import RunFolder
-from floatlens.runs.manifest import manifest_of
+from floatlens.runs.manifest import changed_versions, manifest_of, surroundings
 from floatlens.runs.opened import Run, open_run
 from floatlens.runs.study import Machine, Output
 from floatlens.runs.study_file import Source, StudyLike, read_study
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from floatlens.runs.plan import Plan
 
 __all__ = ["folder_of", "opened_folder", "run", "with_options"]
+
+_EVERY = 10.0
+"""Seconds between lines of progress."""
 
 
 def run(
@@ -45,15 +50,13 @@ def run(
     Example: `run({"models": ["scale:llada"], "data": [{"ref": "scale:rag", "limit": 4}]}).report`
     """
     from floatlens.runs.counts import count
-    from floatlens.runs.engine import run_plan
+    from floatlens.runs.engine import Stop, run_plan
     from floatlens.runs.plan import make_plan
-    from floatlens.runs.progress import Progress
     from floatlens.runs.publish import publish_study
-    from floatlens.runs.stop import Stop
-    from floatlens.runs.team import team_for
+    from floatlens.runs.workers import team_for
 
     source = with_options(read_study(study), machine={"workers": workers, "executor": executor, "address": address})
-    told = Progress(show=progress)
+    told = _Progress(show=progress)
     plan = make_plan(source, told.say)
     folder = folder_of(source, out)
     with opened_folder(plan, folder, say=told.say) as held, Stop().listening() as stop:
@@ -73,7 +76,7 @@ def run(
                 each=lambda done, total: advance(),
                 force=force,
             )
-        told.end(folder, made.report)
+        told.say(f"done: {made.report or folder}")
     return open_run(folder)
 
 
@@ -115,8 +118,6 @@ def opened_folder(
 
     With `write` False nothing is put into it. `say` is told when versions have changed.
     """
-    from floatlens.runs.machine import changed_versions, surroundings
-
     with RunFolder.open(folder) as held:
         manifest = {**manifest_of(plan), **surroundings(plan.source.base), "command": command}
         changed = changed_versions(held.manifest, manifest)
@@ -124,3 +125,63 @@ def opened_folder(
             say(f"warning: this run is continued with other versions: {changed}")
         (held.settle if write else held.check)(manifest)
         yield held
+
+
+# -- progress -----------------------------------------------------------------------------------------------------
+
+
+class _Progress:
+    """Progress on stderr: a bar on a terminal, a line every ten seconds elsewhere, or nothing.
+
+    Example: `with _Progress().over("items", 100, 0) as advance: advance()`
+    """
+
+    def __init__(self, *, show: bool = True) -> None:
+        self._show = show
+
+    def say(self, message: str) -> None:
+        """A line, if progress is shown."""
+        if self._show:
+            sys.stderr.write(f"floatlens: {' '.join(message.split())}\n")
+            sys.stderr.flush()
+
+    @contextmanager
+    def over(self, what: str, total: int, done: int) -> Iterator[Callable[[], None]]:
+        """Calls of what is given count one more item each."""
+        if not self._show or done >= total:
+            yield lambda: None
+        elif sys.stderr.isatty():
+            with self._bar(what, total, done) as advance:
+                yield advance
+        else:
+            yield self._lines(what, total, done)
+
+    @contextmanager
+    def _bar(self, what: str, total: int, done: int) -> Iterator[Callable[[], None]]:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+            task = bar.add_task(what, total=total, completed=done)
+            yield lambda: bar.advance(task)
+
+    def _lines(self, what: str, total: int, done: int) -> Callable[[], None]:
+        count, last = done, time.monotonic()
+        self.say(f"{what}: {total - done} to do")
+
+        def advance() -> None:
+            nonlocal count, last
+            count += 1
+            if time.monotonic() - last >= _EVERY and count < total:
+                last = time.monotonic()
+                self.say(f"{what}: {count} of {total}")
+
+        return advance

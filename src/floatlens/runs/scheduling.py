@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from floatlens.runs.workers import Holder
 
-__all__ = ["ATTEMPTS", "Divisible", "Pending", "Spread", "Task", "Worker", "halves"]
+__all__ = ["ATTEMPTS", "Pending", "Spread", "Task", "Worker", "halves"]
 
 ATTEMPTS = 3
 """Attempts before a task counts as failed."""
@@ -34,17 +34,10 @@ class Task(Protocol[R_co]):
         """What to put on record when it could not be done."""
 
 
-@runtime_checkable
-class Divisible(Protocol):
-    """A task that may be done in two parts."""
-
-    def halves(self) -> Sequence[Any]:
-        """Two tasks instead of this one; nothing where it cannot be divided."""
-
-
 def halves(task: Task[R]) -> Sequence[Task[R]]:
-    """Two tasks instead of one; nothing where it cannot be divided."""
-    return task.halves() if isinstance(task, Divisible) else ()
+    """Two tasks instead of one that has `halves`; nothing where it cannot be divided."""
+    found: Sequence[Task[R]] = getattr(task, "halves", tuple)()
+    return found
 
 
 @dataclass(eq=False)

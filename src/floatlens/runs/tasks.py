@@ -18,7 +18,7 @@ from floatlens.attention.memory_budget import MemoryBudget, retry_with_smaller_b
 from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.evaluation.answers import Answer, Asked, ask
-from floatlens.records.record import Record
+from floatlens.records.record import Record, What
 from floatlens.runs.models import PlannedModel
 from floatlens.traces.store import SUFFIX
 from floatlens.traces.tracing import trace
@@ -50,6 +50,11 @@ class Question:
     @staticmethod
     def of(item: Item, asked: Asked) -> Question:
         return Question(item.id, item.data, item.condition, item.index, asked, item.measured)
+
+    def record(self, what: What, model: PlannedModel, **outcome: Any) -> Record:
+        """What became of it with a model."""
+        mine = {"data": self.data, "condition": self.condition, "id": self.asked.example.id, "index": self.index}
+        return Record.model_validate({"what": what, "model": model.ref, **mine, **outcome})
 
 
 @dataclass(frozen=True)
@@ -90,26 +95,9 @@ class AnswerTask:
     def _record(self, question: Question, answer: Answer) -> Record:
         example = question.asked.example
         found = example.meta.get("retrieval", {}).get("found") if example.documents else None
-        scores = {} if answer.scores is None else asdict(answer.scores)
-        return Record(
-            what="answer",
-            model=self.model.ref,
-            data=question.data,
-            condition=question.condition,
-            id=example.id,
-            index=question.index,
-            status=answer.status,
-            seconds=answer.seconds,
-            warnings=answer.warnings,
-            error=answer.error,
-            prediction=answer.prediction,
-            prompt=answer.prompt,
-            prompt_tokens=answer.prompt_tokens,
-            dropped_documents=answer.dropped_documents,
-            kl=answer.kl,
-            retrieved=None if found is None else tuple((str(one["id"]), float(one["score"])) for one in found),
-            **scores,
-        )
+        retrieved = None if found is None else tuple((str(one["id"]), float(one["score"])) for one in found)
+        outcome = asdict(answer)
+        return question.record("answer", self.model, retrieved=retrieved, **(outcome.pop("scores") or {}), **outcome)
 
 
 @dataclass(frozen=True)
@@ -171,17 +159,8 @@ class TraceTask:
         return Traced(self._record("failed", error=error))
 
     def _record(self, status: str, **more: Any) -> Record:
-        values = {
-            "what": "trace",
-            "model": self.model.ref,
-            "data": self.question.data,
-            "condition": self.question.condition,
-            "id": self.example.id,
-            "index": self.question.index,
-            "status": status,
-            "question": self.example.question or None,
-        }
-        return Record.model_validate(values | more)
+        asked = self.example.question or None
+        return self.question.record("trace", self.model, status=status, question=asked, **more)
 
     def _trace(self, model: LanguageModel, budget: MemoryBudget, said: list[str]) -> Trace:
         """The trace, in blocks that fit into memory; `said` gets a line each time that they are halved."""

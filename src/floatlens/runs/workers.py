@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
@@ -20,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from floatlens.core.errors import FloatlensError
-from floatlens.runs.scheduling import ATTEMPTS, Pending, Spread, Task, halves
+from floatlens.runs.scheduling import Pending, Spread, Task, halves
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnContext
@@ -28,19 +29,9 @@ if TYPE_CHECKING:
 
     from floatlens.models import LanguageModel
     from floatlens.models.config import ModelConfig
+    from floatlens.runs.plan import Plan
 
-__all__ = [
-    "ATTEMPTS",
-    "Executor",
-    "Holder",
-    "Task",
-    "Workers",
-    "cores",
-    "said",
-    "small_on_cpu",
-    "suggest",
-    "threads_for",
-]
+__all__ = ["Executor", "Holder", "Team", "Workers", "cores", "said", "suggest", "team_for"]
 
 _SMALL = 300_000_000
 """Bytes of weights on disk up to which a model is small: it is held once per core."""
@@ -247,6 +238,42 @@ class _Worker(Generic[R]):
         if kill:
             self.process.kill()
         self.process.join()
+
+
+# -- the executor of a plan ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Team:
+    """The executor of a run; `count` None: as many workers as a cluster has resources for."""
+
+    executor: Executor
+    count: int | None
+    threads: int
+    elsewhere: bool = False
+
+
+def team_for(plan: Plan, items: int, local: int | None = None) -> Team:
+    """The executor that a study asks for. Small models on a CPU get one thread each, and a worker per core.
+
+    `local` is the number of workers on this machine where the study does not say; None: as suits the number of items.
+    The threads of small models do not depend on the number of workers, since sums differ in their last bits with them.
+    For larger ones they do, unless the study gives their number.
+    """
+    machine = plan.study.machine
+    models = [model.config for model in plan.models]
+    if machine.executor == "ray":
+        from floatlens.runs.ray_workers import RayWorkers
+
+        here = machine.address is None
+        wanted = machine.workers or (suggest(models, items) if here else None)
+        small = all(small_on_cpu(model) for model in models)
+        threads = machine.threads or (1 if small else max(1, int(machine.cpus)))
+        ray = RayWorkers(wanted, threads, cpus=machine.cpus, gpus=machine.gpus, address=machine.address)
+        return Team(ray, wanted, threads, elsewhere=not here)
+    count = machine.workers or local or suggest(models, items)
+    threads = machine.threads or threads_for(models, count)
+    return Team(Workers(count, threads), count, threads)
 
 
 # -- in a worker process ------------------------------------------------------------------------------------------
