@@ -105,9 +105,11 @@ class QKMaps:
 
 
 def qk_maps(trace: Trace, layer: int, head: int, step: int | None = None, *, rule: str = "zscore") -> QKMaps:
-    """The maps of one layer, head and step (by default the last that was kept), by their numbers in the model. Needs
-    heatmaps: `fl.trace(…, probes=[*DEFAULT_PROBES, QK(heatmaps=Select(layers=[3], heads=[1], steps=[-1]))])`. Example:
-    `fl.qk_maps(trace, layer=3, head=1)`"""
+    """The maps of one layer, head and step (by default the last that was kept), by their numbers in the model.
+
+    Needs heatmaps: `fl.trace(…, probes=[*DEFAULT_PROBES, QK(heatmaps=Select(layers=[3], heads=[1], steps=[-1]))])`.
+    Example: `fl.qk_maps(trace, layer=3, head=1)`
+    """
     trace.require("qk_matrix", "query_norm", "key_norm", "received")
     kept = trace.data["qk_matrix"]
     step = int(kept["qk_matrix_step"].values[-1]) if step is None else step
