@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import floatlens as fl
+from floatlens.attention.probe import Layer, Probe
+from floatlens.attention.variable import Variable
 from floatlens.core.errors import FloatlensError
 from floatlens.core.registry import Registry
 from floatlens.models import LanguageModel
@@ -135,3 +137,30 @@ def test_probes_added_at_run_time() -> None:
     finally:
         PROBES.remove("again")
     assert "again" not in PROBES
+
+
+@pytest.mark.parametrize(
+    ("merge", "returned", "told"),
+    [
+        ("mean", lambda query: {"width": query[..., 0].mean(-1)}, r'width is declared as "mean"; return Mean\('),
+        ("append", lambda query: {"wide": query[..., 0]}, 'returns "wide" and does not declare it'),
+        (
+            "append",
+            lambda query: {"width": query[..., 0, 0]},
+            r"width has 2 dimensions; expected \(batch, head, query\)",
+        ),
+    ],
+)
+def test_what_a_probe_returns_is_held_against_its_declaration(
+    tiny_model: Callable[[str], LanguageModel], merge: Any, returned: Callable[[Any], Any], told: str
+) -> None:
+    class Width(Probe):
+        name = "width"
+        dims = ("step", "layer", "head") if merge == "mean" else ("step", "layer", "head", "query")
+        variables = (Variable("width", dims, merge, "made up"),)
+
+        def layer(self, layer: Layer) -> Any:
+            return returned(layer.query)
+
+    with pytest.raises(FloatlensError, match=told):
+        fl.trace(tiny_model("llama"), prompt_ids=[5, 6, 7], probes=[Width()], gen_length=2)

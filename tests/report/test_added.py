@@ -12,10 +12,12 @@ import xarray as xr
 from floatlens.analysis import ANALYSES, Words, analysis
 from floatlens.plots import FIGURES, Axis, Figure, FigureType, Panel
 from floatlens.plots.style import depth_series, note
+from floatlens.report import Inputs, report
 from floatlens.report.answer_sections import SECTIONS, AnswerSection, Content
+from floatlens.report.subjects import look, opened
 from floatlens.runs.outputs import publish_traces
 from floatlens.runs.reporting import report_runs
-from floatlens.traces import Trace
+from floatlens.traces import Trace, open_trace
 from shared.answering import make_answers
 from shared.parts import Parts
 from shared.reported import make_trace
@@ -73,3 +75,12 @@ def test_a_section_on_answers_is_shown(tmp_path: Path) -> None:
     sections = {one["id"]: one for one in Parts(page).json("report")["sections"]}
     assert sections["mine"]["definition"]["terms"] == [["mine", "what I measure"]]
     assert 'href="#mine">Mine</a>' in page
+
+
+def test_traces_whose_analysis_gave_nothing_are_reported_all_the_same(tmp_path: Path) -> None:
+    """A study may ask for one analysis only, and its traces may lack what that needs."""
+    file = make_trace("mdm", 0).save(tmp_path / "run" / "traces" / "0")
+    seen = look(opened(open_trace(file)), file, None)
+    page = Parts(report(Inputs(traces=[seen], skipped={"drift": "why"}), tmp_path / "r.html").path.read_text("utf-8"))
+    (model,) = page.json("report")["models"]
+    assert (model["kind"], model["n"]) == ("mdm", 0)

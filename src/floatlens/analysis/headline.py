@@ -96,7 +96,7 @@ def _flow(results: Mapping[str, Result]) -> Iterator[HeadlineRow]:
     for gold, documents in sorted({(g.keys["gold"], g.keys["documents"]) for g in groups}, key=lambda at: at[::-1]):
         own = [g for g in groups if (g.keys["gold"], g.keys["documents"]) == (gold, documents)]
         values = {g.model: g.estimate("lift_over_uniform") for g in own}
-        hint = "rollout of the answer: gold document ÷ mean of the others, ÷ the same for uniform attention; 1 = neutral"
+        hint = "rollout of the answer: gold document ÷ mean of the others, ÷ the same for uniform attention; 1 = even"
         yield HeadlineRow(f"Gold lift, gold at position {gold} of {documents}", "× uniform", hint, "flow", values)
 
 

@@ -166,7 +166,7 @@ class Recorder:
     def take(self, probe: Probe, layer: Layer) -> None:
         """Take the probe's variables of this layer."""
         for name, value in probe.layer(layer).items():
-            spec = self.specs[name]
+            spec = self._declared(probe, name, value)
             done = self._fit(spec, self._merge(spec, layer, value))
             if name not in self._current:
                 shape = (done.shape[0], len(self.layers), *done.shape[1:])
@@ -182,6 +182,22 @@ class Recorder:
         if self.length is not None and spec.dims[-1] in ("key", "query") and value.shape[-1] < self.length:
             value = torch.nn.functional.pad(value, (0, self.length - value.shape[-1]), value=float("nan"))
         return value
+
+    def _declared(self, probe: Probe, name: str, value: Tensor | Mean) -> Variable:
+        """The declaration of what a probe returned; an error where the two do not agree."""
+        spec = self.specs.get(name)
+        if spec is None:
+            raise FloatlensError(
+                f'probe "{probe.name}" returns "{name}" and does not declare it; add it to `variables`'
+            )
+        if isinstance(value, Mean) != (spec.merge == "mean"):
+            wanted = "Mean(sum over queries, number of queries)" if spec.merge == "mean" else "a tensor"
+            raise FloatlensError(f'probe "{probe.name}": {name} is declared as "{spec.merge}"; return {wanted} for it')
+        found = (value.total if isinstance(value, Mean) else value).ndim
+        if found != len(spec.dims) - 1:
+            dims = ", ".join(("batch", *spec.dims[2:]))
+            raise FloatlensError(f'probe "{probe.name}": {name} has {found} dimensions; expected ({dims})')
+        return spec
 
     def _merge(self, spec: Variable, layer: Layer, value: Tensor | Mean) -> Tensor:
         """Combine this pass with the cached ones before it (see `Variable.merge`)."""

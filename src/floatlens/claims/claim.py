@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Any, Literal
 
@@ -77,7 +77,7 @@ class Limit:
 
     name: str
     limit: float
-    above: bool = True
+    above: bool = field(default=True, kw_only=True)
 
     def __call__(self, found: Estimate, **fields: Any) -> Part:
         return Part(self.name.format(**fields), found, self.limit, self.above)

@@ -8,7 +8,7 @@ from floatlens.claims.claim import STRONGEST, Claim
 
 __all__ = ["floating_sentence"]
 
-NOTHING = "These runs have no traces, so they cannot tell."
+NOTHING = "Not known: drift and absorption of traces were not analysed in these runs."
 
 
 def floating_sentence(found: Iterable[Claim], labels: Mapping[str, str] | None = None) -> str:

@@ -187,4 +187,4 @@ def verdicts_line(found: Sequence[Claim]) -> str:
     """How many claims came out which way."""
     counted = Counter(one.verdict for one in found)
     parts = (f"{counted[verdict]} {verdict}" for verdict in ("supported", "not supported", "undecided"))
-    return f"claims of the paper: {', '.join(parts)}"
+    return f"claims: {', '.join(parts)}"

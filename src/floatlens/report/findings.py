@@ -10,6 +10,7 @@ from floatlens.claims import Claim
 from floatlens.plots.description import Look
 from floatlens.plots.plotly_renderer import look_data
 from floatlens.report.inputs import Inputs
+from floatlens.report.subjects import names_of
 
 __all__ = ["claim_rows", "headline_rows", "models"]
 
@@ -19,7 +20,8 @@ _PARTS = ("mean", "low", "high", "n")
 
 def models(inputs: Inputs, style: Mapping[str, Look]) -> list[dict[str, Any]]:
     """Every model of the report, in the order of `style`: name, colour, kind, how many traces and answers."""
-    facts: dict[str, Mapping[str, Any]] = {}
+    names = names_of(inputs.traces)
+    facts: dict[str, Mapping[str, Any]] = {names[one.subject]: one.model for one in inputs.traces}
     counts: dict[str, int] = {}
     for run in inputs.answers:
         facts |= run.models

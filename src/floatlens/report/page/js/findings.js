@@ -14,7 +14,7 @@ export function intro(root, report) {
   const tally = {};
   for (const claim of report.claims) tally[claim.verdict] = (tally[claim.verdict] ?? 0) + 1;
   const verdicts = Object.keys(SIGNS).filter((verdict) => tally[verdict]).map((verdict) => `${tally[verdict]} ${verdict}`);
-  if (verdicts.length) root.append(` Of ${report.claims.length} verdicts on the paper's claims: ${verdicts.join(", ")}.`);
+  if (verdicts.length) root.append(` Of ${report.claims.length} verdicts on claims: ${verdicts.join(", ")}.`);
 }
 
 export function cards(root, report) {
