@@ -30,6 +30,7 @@ from .edits import edit as edit
 from .models import LanguageModel as LanguageModel
 from .models import families as families
 from .models import load as load
+from .models import shuffled as shuffled
 from .plots import plot_absorption as plot_absorption
 from .plots import plot_anchors as plot_anchors
 from .plots import plot_drift as plot_drift

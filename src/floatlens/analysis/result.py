@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -125,6 +125,13 @@ class Group:
         return str(self.keys["model"])
 
     @property
+    def control(self) -> Mapping[str, Any] | None:
+        """Set where the model is a control, such as one with shuffled weights: the model it is a control `of`, its
+        `kind` and its `seed`."""
+        found: Mapping[str, Any] | None = self.facts.get("control")
+        return found
+
+    @property
     def traces(self) -> int:
         return int(self.samples.sizes["sample"])
 
@@ -231,6 +238,11 @@ class Result:
     @property
     def models(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(group.model for group in self.groups))
+
+    def without_controls(self) -> Result:
+        """The same for the models under study alone, without controls such as shuffled weights."""
+        own = tuple(group for group in self.groups if group.control is None)
+        return self if len(own) == len(self.groups) else replace(self, groups=own)
 
     @property
     def n(self) -> int:

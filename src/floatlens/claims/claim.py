@@ -216,8 +216,13 @@ Measured = Sequence[Floats | Estimate]
 
 
 def of_kind(result: Result, kind: str) -> list[Group]:
-    """The groups of autoregressive ("arm") or diffusion ("mdm") models."""
-    return [group for group in result.groups if group.facts["kind"] == kind]
+    """The groups of autoregressive ("arm") or diffusion ("mdm") models, without controls."""
+    return [group for group in result.groups if group.facts["kind"] == kind and group.control is None]
+
+
+def controls_of(result: Result, model: str) -> list[Group]:
+    """The groups of the controls of a model, such as the same model with shuffled weights; none without controls."""
+    return [group for group in result.groups if group.control is not None and group.control["of"] == model]
 
 
 def halves(values: Floats) -> tuple[Floats, Floats]:

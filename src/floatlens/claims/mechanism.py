@@ -90,7 +90,7 @@ def retrieval_deep(retrieval_heads: Group) -> Measured:
     figure="rollout",
 )
 def flow_follows_gold(flow: Result) -> Iterator[Finding]:
-    for model in flow.models:
+    for model in flow.without_controls().models:
         groups = [g for g in flow.groups if g.model == model and g.keys["gold"] is not None and g.keys["documents"] > 1]
         groups.sort(key=lambda g: (g.keys["documents"], g.keys["gold"]))
         parts = tuple(

@@ -216,6 +216,7 @@ def _provenance(
             "heads": model.num_heads,
             "kv_heads": model.num_kv_heads,
             "dtype": str(model.dtype).removeprefix("torch."),
+            **({} if model.control is None else {"control": dict(model.control)}),
         },
         "decoding": {
             "sampler": canvas.sampler,
