@@ -6,7 +6,8 @@ variables that it writes. It changes nothing and knows nothing about models or d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -21,13 +22,16 @@ from floatlens.attention.mask import BlockMask
 from floatlens.attention.run_tracker import PassPosition
 from floatlens.attention.softmax import QueryClasses
 from floatlens.attention.variable import Variable
+from floatlens.models.readout import Readout
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from floatlens.attention.recorder import Committed
+
 __all__ = ["DecidingRows", "Layer", "Layout", "Mean", "Need", "PassState", "Probe", "Shape"]
 
-Need = Literal["columns", "entropy", "residual"]
+Need = Literal["columns", "entropy", "residual", "output"]
 
 
 @dataclass(frozen=True)
@@ -147,13 +151,16 @@ class Shape:
     heads: int
     steps: int
     length: int
+    readout: Callable[[], AbstractContextManager[Readout]] | None = None
+    """Opens the way from states to logits (`floatlens.models.readout`)."""
+    mask_id: int | None = None
 
 
 class Probe:
     """Base class of all probes: a subclass sets `name` and `variables`, and implements the methods that fill them.
 
-    `needs` asks for "columns" (sums per query class and key), "entropy" (of each row) or "residual" (the state that
-    enters the layer). The registry `floatlens.probes.PROBES`, or the entry-point group "floatlens.probes", gives names.
+    `needs` asks for "columns" (sums per query class and key), "entropy" (of each row), "residual" (the state that
+    enters the layer) or "output" (the state that leaves it, for `output`). The registry `floatlens.probes.PROBES`, or the entry-point group "floatlens.probes", gives names.
     """
 
     name: ClassVar[str]
@@ -174,9 +181,15 @@ class Probe:
         """After the layer's last block: variables of this layer, (batch, then the dims after `layer`)."""
         return {}
 
+    def output(self, layer: Layer, states: Tensor) -> None:
+        """After a layer: the residual stream that leaves it, (batch, query, width)."""
+
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
         """After a pass, for each token committed: variables of the row (of the pass) that decided it."""
         return {}
+
+    def committed(self, token: Committed) -> None:
+        """After a pass, each token that it committed, whether its step is selected or not."""
 
     def finish(self, length: int) -> Mapping[str, xr.DataArray]:
         """After the last pass: variables of the whole run, with their coordinates; `length` is that of the sequence."""

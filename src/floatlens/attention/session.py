@@ -6,7 +6,6 @@ Statistics are computed by the probes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from floatlens.attention.select import Select
 from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel, Pass
+from floatlens.models.readout import layers_of, readout
 
 __all__ = ["MANY_STEPS", "Session", "ambient_edits", "capture", "installed"]
 
@@ -66,6 +66,7 @@ class Session:
         self.needs = frozenset(need for probe in self.probes for need in probe.needs)
         self.state: PassState | None = None
         self._residual: Tensor | None = None
+        self._open: Layer | None = None  # watched, and its output not seen yet
         self._calls = 0
 
     def begin(self, info: Pass) -> None:
@@ -83,6 +84,13 @@ class Session:
     def note_residual(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Forward pre-hook of every layer: the state that enters it."""
         self._residual = args[0] if args else kwargs["hidden_states"]
+
+    def note_output(self, _: nn.Module, __: Any, output: Any) -> None:
+        """Forward hook of every layer: the state that leaves it."""
+        if self._open is not None and self.recorder.files(self._open.state.step):
+            for probe in self.probes:
+                probe.output(self._open, output[0] if isinstance(output, tuple) else output)
+        self._open = None
 
     def attention(
         self,
@@ -115,6 +123,7 @@ class Session:
             hooks=hooks_of(edits, layer, self.model),
         )
         if watched:
+            self._open = layer
             for probe in self.probes:
                 self.recorder.take(probe, layer)
         for edit in edits:
@@ -237,7 +246,8 @@ def capture(
     """
     made = list(probes)
     chosen = [*ambient_edits(model), *edits]
-    shape = Shape(model.num_layers, model.num_heads, steps, length or model.max_length or 0)
+    longest = length or model.max_length or 0
+    shape = Shape(model.num_layers, model.num_heads, steps, longest, partial(readout, model), model.mask_id)
     for part in made:
         part.prepare(shape)
     for edit in edits:
@@ -279,7 +289,10 @@ def installed(model: LanguageModel, session: Session) -> Iterator[None]:
             _SESSIONS[part] = session
         if "residual" in session.needs:
             note = session.note_residual
-            hooks = [layer.register_forward_pre_hook(note, with_kwargs=True) for layer in _layers(module)]
+            hooks = [one.register_forward_pre_hook(note, with_kwargs=True) for one in layers_of(module).values()]
+        if "output" in session.needs:
+            hooks += [one.register_forward_hook(session.note_output) for one in layers_of(module).values()]
+            model.whole_rows = True
         module.set_attn_implementation(IMPLEMENTATION)
         if module.config._attn_implementation != IMPLEMENTATION:  # transformers only logs a warning
             name = type(module).__name__
@@ -287,6 +300,7 @@ def installed(model: LanguageModel, session: Session) -> Iterator[None]:
         model.observers.append(session)
         yield
     finally:
+        model.whole_rows = outer is not None and "output" in outer.needs
         if session in model.observers:
             model.observers.remove(session)
         module.set_attn_implementation(before)
@@ -298,17 +312,3 @@ def installed(model: LanguageModel, session: Session) -> Iterator[None]:
                 _SESSIONS[part] = outer
         if outer is not None:
             model.observers.append(outer)
-
-
-def _layers(module: nn.Module) -> list[nn.Module]:
-    """The modules whose input is the residual stream: the last numbered ancestor of each attention module."""
-    named = dict(module.named_modules())
-    found: dict[str, nn.Module] = {}
-    for name in named:
-        match = re.match(r"(.*\.\d+)\.(?:self_attn|self_attention|attention|attn)(?:\.|$)", name)
-        if match:
-            found[match[1]] = named[match[1]]
-    if not found:
-        name = type(module).__name__
-        raise FloatlensError(f"{name}: no layers found to read the residual stream from; leave out the probe extremes")
-    return list(found.values())

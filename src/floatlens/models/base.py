@@ -84,6 +84,8 @@ class LanguageModel:
     attention: Attention | None = None
     control: Mapping[str, Any] | None = None
     observers: list[PassObserver] = field(default_factory=list)
+    whole_rows: bool = False
+    """The last layer computes all rows, also those whose logits nobody asks for; set while its output is observed."""
 
     def __post_init__(self) -> None:
         if self.kind == "mdm" and self.mask_id is None:
@@ -310,7 +312,7 @@ class LanguageModel:
 
     def _needed(self, logits_at: Tensor | None) -> Tensor | None:
         """(query,) bool: rows that the last layer has to finish, where it can leave the others out."""
-        if logits_at is None or logits_at.ndim != 2 or self._last_layer is None:
+        if self.whole_rows or logits_at is None or logits_at.ndim != 2 or self._last_layer is None:
             return None
         needed: Tensor = logits_at.any(0)
         return needed

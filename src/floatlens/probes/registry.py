@@ -23,11 +23,12 @@ PROBES: Registry[type[Probe]] = Registry(
         "answer_rows": "floatlens.probes.answer_rows:AnswerRows",
         "qk": "floatlens.probes.qk:QK",
         "extremes": "floatlens.probes.extremes:Extremes",
+        "lens": "floatlens.probes.lens:Lens",
         "matrix": "floatlens.probes.matrix:Matrix",
     },
 )
 DEFAULT_PROBES = ("received", "entropy", "flow", "answer_rows", "qk", "extremes")
-"""What a trace records unless told otherwise: every probe that keeps no (query, key) matrix."""
+"""What a trace records unless told otherwise: every probe that keeps no (query, key) matrix and no states."""
 
 
 def make_probes(wanted: Sequence[str | Probe]) -> list[Probe]:
