@@ -160,7 +160,8 @@ class Probe:
     """Base class of all probes: a subclass sets `name` and `variables`, and implements the methods that fill them.
 
     `needs` asks for "columns" (sums per query class and key), "entropy" (of each row), "residual" (the state that
-    enters the layer) or "output" (the state that leaves it, for `output`). The registry `floatlens.probes.PROBES`, or the entry-point group "floatlens.probes", gives names.
+    enters the layer) or "output" (the state that leaves it). The registry `floatlens.probes.PROBES`, or the entry-point
+    group "floatlens.probes", gives names.
     """
 
     name: ClassVar[str]
