@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from floatlens.attention.blocks import NO_HOOKS, Block, EditHooks, EditValues, ExtraKey
+from floatlens.attention.edit_checks import EditChecks
 from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.select import Select
@@ -112,8 +113,9 @@ class Edit:
     adds_key: bool = False
     reads_totals: bool = False
     needs_copy: bool = True
-    """False if the edit writes only to the heads and rows it selects, nothing below `HIDDEN`, and returns the tensor it
-    was given (or None, having written nothing). It is then given the block itself instead of a copy."""
+    """False if the edit writes only to the heads and rows it selects, nothing below `HIDDEN`, nothing that is not
+    finite, and returns the tensor it was given (or None, having written nothing). It is then given the block itself
+    instead of a copy."""
 
     @property
     def active(self) -> bool:
@@ -215,12 +217,19 @@ def applies(edit: Edit, layer: Layer, model: LanguageModel, max_steps: int) -> b
     return layer.index in edit.select.layer_ids(model.num_layers) and edit.takes_part(layer, max_steps)
 
 
-def hooks_of(edits: Sequence[Edit], layer: Layer, model: LanguageModel, lookahead: bool = False) -> EditHooks:
-    """The hooks of the edits that act on this layer."""
+def hooks_of(
+    edits: Sequence[Edit],
+    layer: Layer,
+    model: LanguageModel,
+    lookahead: bool = False,
+    checks: EditChecks | None = None,
+) -> EditHooks:
+    """The hooks of the edits that act on this layer; what they return goes through `checks`."""
     acting = [edit for edit in edits if edit.acts(layer)]
     if not acting:
         return NO_HOOKS
     adding = [edit for edit in acting if edit.adds_key]
+    checked = checks or EditChecks(layer)
 
     def extras(batch: slice, heads: slice, queries: slice) -> list[ExtraKey]:
         found = [edit.extra(Site(layer, batch, heads, queries, lookahead)) for edit in adding]
@@ -236,13 +245,14 @@ def hooks_of(edits: Sequence[Edit], layer: Layer, model: LanguageModel, lookahea
 
     def edit_block(block: Block, classes: QueryClasses | None) -> Block:
         for edit in weighing:
-            block = edit.edit_block(Site(layer, block.batch, block.heads, block.queries, lookahead), block, classes)
+            site = Site(layer, block.batch, block.heads, block.queries, lookahead)
+            block = checked.block(edit, edit.edit_block(site, block, classes), block)
         return block
 
     fast = bool(weighing) and not adding and all(edit.has_fast_path(layer) for edit in weighing)
     return EditHooks(
-        logits=_chain(acting, layer, model, "logits", lookahead),
-        weights=None if fast else _chain(acting, layer, model, "weights", lookahead),
+        logits=_chain(acting, layer, model, "logits", lookahead, checked),
+        weights=None if fast else _chain(acting, layer, model, "weights", lookahead, checked),
         blocks=edit_block if fast else None,
         extras=extras if adding else None,
         totals=totals if reading else None,
@@ -250,7 +260,12 @@ def hooks_of(edits: Sequence[Edit], layer: Layer, model: LanguageModel, lookahea
 
 
 def _chain(
-    edits: list[Edit], layer: Layer, model: LanguageModel, what: Literal["logits", "weights"], lookahead: bool
+    edits: list[Edit],
+    layer: Layer,
+    model: LanguageModel,
+    what: Literal["logits", "weights"],
+    lookahead: bool,
+    checks: EditChecks,
 ) -> EditValues | None:
     """One function that applies the edits of this layer in order, each to the heads it selects; None without any."""
     active = [edit for edit in edits if (edit.edits_logits if what == "logits" else edit.edits_weights)]
@@ -264,11 +279,12 @@ def _chain(
             new: Tensor | None = getattr(edit, what)(Site(layer, batch, heads, queries, lookahead), shown)
             if new is None:
                 continue
-            changed = True
+            changed, new = True, checks.values(edit, what, new, shown)
             if not edit.needs_copy:
                 continue
             if what == "logits":
                 new.clamp_(min=HIDDEN)
+            checks.add(edit, what, new)
             chosen = [h - heads.start for h in edit.select.head_ids(model.num_heads) if heads.start <= h < heads.stop]
             if len(chosen) == values.shape[1]:
                 values = new

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from floatlens.attention.blocks import Block, attend
 from floatlens.attention.edit import Edit, applies, hooks_of
+from floatlens.attention.edit_checks import EditChecks
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
 from floatlens.attention.received import ReceivedAttention
@@ -114,14 +115,16 @@ class Session:
         review = ReceivedAttention(layer) if any(edit.wants_review(layer) for edit in edits) else None
         columns = watched and "columns" in self.needs
         gathered = not self.state.causal and (review is not None or before is not None)
+        checks = EditChecks(layer)
         out = run(
             visit=self._visitor(layer, watched, review),
             before=before,
             classes=self.state.classes if columns or gathered else None,
             needed=self.state.needed if index == self.model.num_layers - 1 else None,
             with_entropy=watched and "entropy" in self.needs,
-            hooks=hooks_of(edits, layer, self.model),
+            hooks=hooks_of(edits, layer, self.model, checks=checks),
         )
+        checks.finish(out, [edit for edit in edits if edit.acts(layer)])
         if watched:
             self._open = layer
             for probe in self.probes:
