@@ -74,7 +74,7 @@ def test_samples_know_their_data_set():
 
 
 def test_settings_are_recorded_with_their_defaults(traces):
-    assert dict(drift(traces[0]).settings) == {"rule": "zscore(ε=3)", "group": "all"}
+    assert dict(drift(traces[0]).settings) == {"rule": "robust(ε=3.5)", "group": "all"}
     assert dict(absorption(traces[0], group="answer").settings) == {"rule": "top1", "group": "answer"}
     assert dict(analyse(traces[0], {"drift": {"rule": "topk(2)"}})["drift"].settings) == {
         "rule": "topk(k=2)",

@@ -71,7 +71,7 @@ def test_the_samples_are_one_dataset(two):
 
 def test_results_show_themselves_as_tables(two):
     shown = repr(drift(ready("moving", causal=False)))
-    assert shown.startswith("drift · Do anchors stay where they are? · rule zscore(ε=3), group all\n")
+    assert shown.startswith("drift · Do anchors stay where they are? · rule robust(ε=3.5), group all\n")
     assert "moving-mdm" in shown
     assert "slope " in shown
     assert "2 (n=1, no interval)" in shown

@@ -139,7 +139,7 @@ def test_every_section_says_what_it_rests_on(both: Watched) -> None:
         said = sections.nth(i).locator(".small-print").all_inner_texts()
         assert said
         assert all("n = " in one for one in said)
-    assert sections.first.locator(".small-print").first.inner_text().startswith("anchors: zscore(ε=3)")
+    assert sections.first.locator(".small-print").first.inner_text().startswith("anchors: robust(ε=3.5)")
 
 
 def test_print_is_light_whole_and_without_controls(both: Watched, tmp_path: Path) -> None:

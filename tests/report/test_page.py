@@ -128,7 +128,7 @@ def test_claims_link_to_figures_that_are_there(parts: Parts) -> None:
 def test_definitions_say_rule_queries_normalisation_and_n(results: dict[str, Result]) -> None:
     found = definition(results["drift"])
     used = dict(found["used"])
-    assert used["anchor rule"].startswith("zscore(ε=3): tokens that receive more than the mean + 3 standard deviations")
+    assert used["anchor rule"].startswith("robust(ε=3.5): tokens whose attention, relative to uniform")
     assert used["queries"] == "all"
     assert used["n, moving-mdm"] == "4 questions"
     assert "normalisation" in used

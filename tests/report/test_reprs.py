@@ -31,5 +31,5 @@ def test_traces_and_anchors_take_one_short_line() -> None:
     data.attrs = {**data.attrs, "decoding": {**data.attrs["decoding"], "answer": "x" * 5000}}
     assert len(repr(Trace(data))) < 250
     assert "xxx…'" in repr(Trace(data))
-    assert repr(fl.anchors(trace)).startswith("Anchors(moving-mdm, zscore(ε=3), all queries: ")
+    assert repr(fl.anchors(trace)).startswith("Anchors(moving-mdm, robust(ε=3.5), all queries: ")
     assert len(repr(fl.anchors(trace))) < 120

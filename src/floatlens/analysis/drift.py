@@ -12,7 +12,7 @@ from floatlens.analysis.anchors import GROUPS, QueryGroup, anchors, columns_of, 
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels import Bools, Floats, nanmean
 from floatlens.analysis.registry import analysis
-from floatlens.analysis.rules import find_anchors
+from floatlens.analysis.rules import DEFAULT_RULE, find_anchors
 from floatlens.traces import Trace
 
 __all__ = ["drift", "frontier"]
@@ -61,7 +61,7 @@ WORDS = Words(
 
 
 @analysis("drift", requires=("received",), words=WORDS)
-def drift(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> xr.Dataset:
+def drift(trace: Trace, *, rule: str = DEFAULT_RULE, group: QueryGroup = "all") -> xr.Dataset:
     """How anchors move over steps.
 
     Example: `fl.drift(trace).slope`

@@ -15,6 +15,7 @@ from floatlens.analysis.intervals import Estimate, estimate_of_sets
 from floatlens.analysis.kernels import Bools, Floats, nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.analysis.result import Group
+from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.core.errors import FloatlensError
 from floatlens.prompts.words import CLASSES, LEXICAL, STRUCTURAL, classify
 from floatlens.traces import Trace
@@ -48,7 +49,7 @@ WORDS = Words(
 
 
 @analysis("token_classes", requires=("received",), words=WORDS)
-def token_classes(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> xr.Dataset:
+def token_classes(trace: Trace, *, rule: str = DEFAULT_RULE, group: QueryGroup = "all") -> xr.Dataset:
     """Shares and enrichment of token classes, by class and layer.
     Example: `fl.token_classes(trace).mass_enrichment.mean  # model × class × layer`"""
     found = anchors(trace, rule=rule, group=group)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.analysis import ANALYSES
+from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.claims import floating_sentence
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import write_atomically
@@ -55,7 +56,9 @@ def report(
     style = looks_of(_kinds(inputs))
     data, blobs = _page_data(inputs, style)
     traces = inputs.traces
-    page = _fitted(data, blobs, lambda room: explorer_data(traces, examples, rule or "zscore", room, style), largest)
+    page = _fitted(
+        data, blobs, lambda room: explorer_data(traces, examples, rule or DEFAULT_RULE, room, style), largest
+    )
     path = Path(out)
     if path.is_dir():
         path = path / "report.html"

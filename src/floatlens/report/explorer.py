@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.analysis import as_rule
+from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.analysis.sources import Traces, trace_files
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import write_atomically
@@ -99,7 +100,7 @@ class Explorer:
         return f"Explorer({self._about}, {len(self.page) / 1e6:.1f} MB; .save(path) writes it)"
 
 
-def explore(traces: Traces, *, rule: str = "zscore", examples: int = 12, height: int = 860) -> Explorer:
+def explore(traces: Traces, *, rule: str = DEFAULT_RULE, examples: int = 12, height: int = 860) -> Explorer:
     """Watch attention move, step by step, in one trace or several: the explorer of the report.
 
     Example: `fl.explore(trace)` as the last line of a notebook cell, or `fl.explore("runs/a").save("watch.html")`

@@ -19,6 +19,7 @@ from floatlens.analysis.conditions import edited
 from floatlens.analysis.effects import METRICS, edit_effects, effects_table, measured, moved
 from floatlens.analysis.qk import qk_maps
 from floatlens.analysis.registry import with_rule
+from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.analysis.scores import gains, scores, table_one
 from floatlens.analysis.sources import trace_files
 from floatlens.analysis.stress import agreement, curves, curves_frame, robustness_frame
@@ -236,14 +237,14 @@ def _of_first(
         if only and not {"anchors", "qk_maps"} & set(only):
             break
         if "received" in trace.data:
-            found["anchors"][label] = anchors(trace, rule=rule or "zscore")
+            found["anchors"][label] = anchors(trace, rule=rule or DEFAULT_RULE)
         elif not only or "anchors" in only:
             skipped[f"anchors of {model}"] = 'the trace holds no "received"; trace again with that probe on'
         if "qk_matrix" in trace.data:
             kept = trace.data["qk_matrix"]
             head = int(kept["qk_matrix_head"].values[0])
             for layer in kept["qk_matrix_layer"].values.tolist():
-                maps = qk_maps(trace, layer, head, rule=rule or "zscore")
+                maps = qk_maps(trace, layer, head, rule=rule or DEFAULT_RULE)
                 found["qk_maps"][f"{label}-layer{layer}-head{head}"] = maps
         elif "qk_maps" in only:
             skipped[f"qk_maps of {model}"] = "the trace kept no q·k heatmaps (see QK(heatmaps=…))"
