@@ -40,7 +40,7 @@ def test_removing_anchors_is_judged_beside_control_and_unedited_answers(
 ) -> None:
     (found,) = judged({RAG: unedited, DROP: edited, control(DROP): random}, kind)
     assert (found.id, found.model, found.subject) == (f"{kind}-without-anchors", "m", "m, d")
-    signs = {"supported": "+", "not supported": "-", "undecided": "?"}
+    signs = {"supported": "+", "contradicted": "-", "too small": "-", "undecided": "?"}
     assert "".join(signs[part.verdict] for part in found.parts) == parts
     assert signs[found.verdict] == ("-" if "-" in parts else "?" if "?" in parts else "+")
     assert [float(part.found.mean) for part in found.parts[:2]] == pytest.approx([random - edited, unedited - edited])
@@ -68,7 +68,7 @@ def test_one_dose_is_judged(edits: Sequence[Edited], chosen: str) -> None:
     assert found.parts[0].name == f"accuracy lost to {chosen}, beyond its random control"
 
 
-@pytest.mark.parametrize(("unedited", "verdict"), [(1.0, "supported"), (0.1, "not supported")])
+@pytest.mark.parametrize(("unedited", "verdict"), [(1.0, "supported"), (0.1, "contradicted")])
 def test_holding_anchors_is_judged_for_diffusion_models(unedited: float, verdict: str) -> None:
     rates: dict[Condition, float] = {RAG: unedited, PIN: 0.1, control(PIN): 0.9}
     (found,) = judged(rates)

@@ -24,7 +24,7 @@ def answers(rates: Mapping[str, Mapping[Condition, float]], n: int = 60) -> pd.D
     return whole.iloc[np.random.default_rng(0).permutation(len(whole))].sort_values("model", kind="stable")
 
 
-@pytest.mark.parametrize(("diffusion", "verdict"), [(0.9, "supported"), (0.2, "not supported"), (0.4, "undecided")])
+@pytest.mark.parametrize(("diffusion", "verdict"), [(0.9, "supported"), (0.05, "contradicted"), (0.4, "undecided")])
 def test_gain_is_compared_with_twice_that_of_the_others(diffusion: float, verdict: str) -> None:
     (found,) = answer_claims(answers({"mdm": {CLOSED: 0.0, RAG: diffusion}, "arm": {CLOSED: 0.1, RAG: 0.3}}))
     assert (found.id, found.verdict) == ("rag-gain", verdict)
@@ -36,8 +36,8 @@ def test_less_harm_is_no_help() -> None:
     rates = {"mdm": {CLOSED: 0.5, RAG: 0.4}, "arm": {CLOSED: 0.8, RAG: 0.2}}  # −0.1 and −0.6
     (found,) = answer_claims(answers(rates))
     assert float(found.parts[0].found.mean) == pytest.approx(-0.1 + 2 * 0.6, abs=0.02)
-    assert [part.verdict for part in found.parts] == ["supported", "not supported"]
-    assert found.verdict == "not supported"
+    assert [part.verdict for part in found.parts] == ["supported", "contradicted"]
+    assert found.verdict == "contradicted"
     assert float(found.parts[1].found.mean) == pytest.approx(-0.1, abs=0.02)
 
 

@@ -1,4 +1,4 @@
-"""The rule of every claim on traces whose truth is known, both ways: eight samples each, all but their noise the same.
+"""The rule of every claim on traces whose truth is known, both ways: twenty samples each, all but their noise the same.
 
 `trace` puts extra weight on chosen keys of otherwise even attention, so that what a verdict should say is plain from
 how the traces were made. Kind and mask are apart here: a diffusion model can be causal and an ARM bidirectional.
@@ -18,7 +18,7 @@ from floatlens.claims import CLAIMS, Claim, claims
 from floatlens.traces import Trace
 from shared.synthetic import MASK, REGIONS, TEXTS, Array, build, samples, spread
 
-STEPS, LAYERS, HEADS, SIZE, N = 6, 4, 2, len(REGIONS), 8
+STEPS, LAYERS, HEADS, SIZE, N = 6, 4, 2, len(REGIONS), 20
 ANSWER = [place for place, region in enumerate(REGIONS) if region == "answer"]
 COLON, DOG = TEXTS.index(":"), TEXTS.index("dog")
 Places = Callable[[int, int], Mapping[int, float]]
@@ -84,8 +84,8 @@ def test_a_fixed_sink_is_fixed(causal: bool) -> None:
     if not causal:
         assert effects(found) == pytest.approx([71 / 100 * 30, 1, 1], rel=0.05)  # 71 of 100 parts instead of 1 of 30
     as_mdm = several(fixed, causal=causal)
-    assert judged(as_mdm, "mdm-moves").verdict == "not supported"
-    assert judged(as_mdm, "mdm-right").verdict == "not supported"
+    assert judged(as_mdm, "mdm-moves").verdict == "contradicted"
+    assert judged(as_mdm, "mdm-right").verdict == "contradicted"
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -95,7 +95,7 @@ def test_a_sink_that_moves_right_moves_and_moves_right(causal: bool) -> None:
     assert (moves.verdict, to_the_right.verdict) == ("supported", "supported")
     assert effects(moves)[1] == 0
     assert effects(to_the_right)[1] == 2
-    assert judged(several(right, kind="arm", causal=causal), "arm-fixed").verdict == "not supported"
+    assert judged(several(right, kind="arm", causal=causal), "arm-fixed").verdict == "contradicted"
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -103,16 +103,16 @@ def test_a_sink_that_moves_left_moves_but_not_to_the_right(causal: bool) -> None
     traces = several(left, causal=causal)
     assert judged(traces, "mdm-moves").verdict == "supported"
     found = judged(traces, "mdm-right")
-    assert found.verdict == "not supported"
+    assert found.verdict == "contradicted"
     assert effects(found)[1] == -2
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_even_attention_is_neither(causal: bool) -> None:
     traces = several(even, causal=causal)
-    assert judged(traces, "mdm-moves").verdict == "not supported"
-    assert judged(traces, "mdm-right").verdict == "not supported"
-    assert judged(several(even, kind="arm", causal=causal), "arm-fixed").verdict == "not supported"
+    assert judged(traces, "mdm-moves").verdict == "contradicted"
+    assert judged(traces, "mdm-right").verdict == "contradicted"
+    assert judged(several(even, kind="arm", causal=causal), "arm-fixed").verdict == "contradicted"
 
 
 def test_a_causal_mask_alone_gives_an_anchor_and_its_strength_refutes_it() -> None:
@@ -121,14 +121,14 @@ def test_a_causal_mask_alone_gives_an_anchor_and_its_strength_refutes_it() -> No
         "undecided",
         "undecided",
     )  # no layer has an anchor that could be compared
-    assert strength.verdict == "not supported"
+    assert strength.verdict == "contradicted"
     assert strength.found.mean == pytest.approx(1, abs=0.02)
 
 
 def test_a_sink_that_is_elsewhere_in_every_layer_is_not_one_anchor() -> None:
     traces = several(lambda step, layer: {0: 70.0} if layer < 2 else {5 * layer: 70.0}, kind="arm")
     found = judged(traces, "arm-fixed")
-    assert [part.verdict for part in found.parts] == ["supported", "supported", "not supported"]
+    assert [part.verdict for part in found.parts] == ["supported", "supported", "contradicted"]
     assert effects(found)[2] == pytest.approx(1 / 3)  # of three pairs of layers the first agrees
 
 
@@ -141,16 +141,16 @@ def test_a_fixed_sink_of_some_layers_is_not_made_to_move_by_the_noise_of_the_oth
 
 
 def test_a_sink_beside_the_first_position_is_not_the_anchor_the_claim_is_about() -> None:
-    assert judged(several(lambda step, layer: {7: 70.0}, kind="arm"), "arm-fixed").verdict == "not supported"
+    assert judged(several(lambda step, layer: {7: 70.0}, kind="arm"), "arm-fixed").verdict == "contradicted"
 
 
 @pytest.mark.parametrize(("pattern", "causal", "verdicts"), [
     ("fixed", True, {"arm-fixed": "supported"}),
-    ("moving", True, {"arm-fixed": "not supported"}),
-    ("uniform", True, {"arm-fixed": "not supported"}),
-    ("fixed", False, {"mdm-moves": "not supported", "mdm-right": "not supported"}),
+    ("moving", True, {"arm-fixed": "contradicted"}),
+    ("uniform", True, {"arm-fixed": "contradicted"}),
+    ("fixed", False, {"mdm-moves": "contradicted", "mdm-right": "contradicted"}),
     ("moving", False, {"mdm-moves": "supported", "mdm-right": "supported"}),
-    ("uniform", False, {"mdm-moves": "not supported", "mdm-right": "not supported"}),
+    ("uniform", False, {"mdm-moves": "contradicted", "mdm-right": "contradicted"}),
 ])  # fmt: skip
 def test_the_same_where_an_autoregressive_sequence_grows(pattern: str, causal: bool, verdicts: dict[str, str]) -> None:
     found = {one.id: one.verdict for one in claims(samples(pattern, causal=causal, n=N))}
@@ -168,8 +168,8 @@ def test_diffusion_models_that_absorb_less_do_so_in_both_ways() -> None:
 
 def test_diffusion_models_that_absorb_more_do_so_in_both_ways() -> None:
     traces = [*several(even, kind="arm", causal=True), *several(right)]
-    assert judged(traces, "mdm-absorbs-less (absorbed)").verdict == "not supported"
-    assert judged(traces, "mdm-absorbs-less (excess)").verdict == "not supported"
+    assert judged(traces, "mdm-absorbs-less (absorbed)").verdict == "contradicted"
+    assert judged(traces, "mdm-absorbs-less (excess)").verdict == "contradicted"
 
 
 def test_what_the_causal_mask_alone_gives_counts_as_measured_but_not_as_excess() -> None:
@@ -194,9 +194,9 @@ def test_shallow_layers_that_spread_are_told_from_deep_ones_that_do() -> None:
     deep_sink = several(lambda step, layer: {0: 70.0} if layer >= 2 else {})
     shallow_sink = several(lambda step, layer: {0: 70.0} if layer < 2 else {})
     assert judged(deep_sink, "shallow-spread").verdict == "supported"
-    assert judged(shallow_sink, "shallow-spread").verdict == "not supported"
-    assert judged(several(fixed), "shallow-spread").verdict == "not supported"
-    assert judged(several(even), "shallow-spread").verdict == "not supported"
+    assert judged(shallow_sink, "shallow-spread").verdict == "contradicted"
+    assert judged(several(fixed), "shallow-spread").verdict == "too small"
+    assert judged(several(even), "shallow-spread").verdict == "too small"
 
 
 def qk_trace(sample: int, shallow: tuple[float, float], deep: tuple[float, float]) -> Trace:
@@ -220,9 +220,9 @@ def _key(length: float, along: float) -> Array:
     ("shallow", "deep", "verdict", "refuted"),
     [
         ((3, 0.8), (1, 0.8), "supported", []),
-        ((1, 0.8), (3, 0.8), "not supported", ["share of the norm, shallow minus deep"]),
-        ((3, 0.8), (1, -0.5), "not supported", ["angle part of q·k in deep layers"]),
-        ((3, -0.2), (1, 0.8), "not supported", ["angle part of q·k in shallow layers"]),
+        ((1, 0.8), (3, 0.8), "contradicted", ["share of the norm, shallow minus deep"]),
+        ((3, 0.8), (1, -0.5), "contradicted", ["angle part of q·k in deep layers"]),
+        ((3, -0.2), (1, 0.8), "contradicted", ["angle part of q·k in shallow layers"]),
     ],
 )
 def test_what_wins_the_product_is_told_by_depth(
@@ -230,16 +230,16 @@ def test_what_wins_the_product_is_told_by_depth(
 ) -> None:
     found = judged([qk_trace(sample, shallow, deep) for sample in range(N)], "qk-split")
     assert found.verdict == verdict
-    assert set(refuted) <= {part.name for part in found.parts if part.verdict == "not supported"}
+    assert set(refuted) <= {part.name for part in found.parts if part.verdict == "contradicted"}
 
 
 @pytest.mark.parametrize(
     ("shallow", "deep", "verdict"),
     [
         (COLON, DOG, "supported"),
-        (DOG, COLON, "not supported"),
-        (COLON, COLON, "not supported"),
-        (DOG, DOG, "not supported"),
+        (DOG, COLON, "contradicted"),
+        (COLON, COLON, "contradicted"),
+        (DOG, DOG, "contradicted"),
     ],
 )
 def test_anchors_on_structure_and_on_content_are_told_by_depth(shallow: int, deep: int, verdict: str) -> None:
@@ -268,7 +268,7 @@ def copying(sample: int, chance: Sequence[float]) -> Trace:
     ("chance", "verdict"),
     [
         ((0.1, 0.1, 0.8, 0.9), "supported"),
-        ((0.9, 0.8, 0.1, 0.1), "not supported"),
+        ((0.9, 0.8, 0.1, 0.1), "contradicted"),
         ((0.1, 0.9, 0.9, 0.1), "undecided"),
         ((0.0, 0.0, 0.0, 0.0), "undecided"),
     ],
@@ -308,9 +308,9 @@ def test_an_answer_that_looks_at_the_gold_document_wherever_it_stands(kind: str,
 @pytest.mark.parametrize("place", [1, 3])
 def test_an_answer_that_always_looks_at_one_place_does_not_follow(kind: str, causal: bool, place: int) -> None:
     found = judged(looking(lambda gold: place, [1, 2, 3], kind=kind, causal=causal), "flow-follows-gold")
-    assert found.verdict == "not supported"
+    assert found.verdict == "contradicted"
     if not causal:  # a causal mask makes what stands first heavier in the rollout
-        wanted = ["supported" if gold == place else "not supported" for gold in (1, 2, 3)]
+        wanted = ["supported" if gold == place else "contradicted" for gold in (1, 2, 3)]
         assert [part.verdict for part in found.parts] == wanted
 
 
@@ -334,7 +334,7 @@ def test_one_place_of_the_gold_document_cannot_show_that_flow_follows_it(kind: s
     assert only_first.verdict == "undecided"
     assert "at another position" in only_first.changes
     elsewhere = judged(looking(lambda gold: 1, [3], kind=kind, causal=causal), "flow-follows-gold")
-    assert elsewhere.verdict == "not supported"  # which one place can show
+    assert elsewhere.verdict == "contradicted"  # which one place can show
 
 
 @pytest.mark.parametrize(
@@ -371,10 +371,10 @@ def of_sets(counts: Mapping[str | None, Sequence[int]]) -> list[Trace]:
 
 def test_anchors_that_differ_between_data_sets_depend_on_the_task() -> None:
     """Five colons of six against one of six: total variation 4/6 in every layer, and halves do not differ at all."""
-    found = judged(of_sets({"nq": [5] * 8, "trex": [1] * 8}), "anchors-by-task")
-    assert (found.verdict, found.subject, found.n, found.limit) == ("supported", "mdm", 8, 0.05)
+    found = judged(of_sets({"nq": [5] * N, "trex": [1] * N}), "anchors-by-task")
+    assert (found.verdict, found.subject, found.n, found.limit) == ("supported", "mdm", N, 0.05)
     assert effects(found) == pytest.approx([4 / 6])
-    three = judged(of_sets({"nq": [5] * 8, "trex": [1] * 8, "hotpot": [5] * 8}), "anchors-by-task")
+    three = judged(of_sets({"nq": [5] * N, "trex": [1] * N, "hotpot": [5] * N}), "anchors-by-task")
     assert effects(three) == pytest.approx([(4 / 6 + 0 + 4 / 6) / 3])  # over the pairs
     assert three.statistic == "distance between the anchors of 3 data sets, beyond halves of one"
 
@@ -384,7 +384,7 @@ def test_anchors_of_one_distribution_do_not_depend_on_the_task() -> None:
     random = np.random.default_rng(5)
     colons = {"nq": random.integers(2, 5, size=40).tolist(), "trex": random.integers(2, 5, size=40).tolist()}
     found = judged(of_sets(colons), "anchors-by-task")
-    assert found.verdict == "not supported"
+    assert found.verdict == "too small"
     assert found.n == 40
     drawn, chance = np.random.default_rng(0), []
     for counts in colons.values():
@@ -393,14 +393,14 @@ def test_anchors_of_one_distribution_do_not_depend_on_the_task() -> None:
             chance.append(abs(sum(one) / 20 - sum(two) / 20) / 6)
     nq, trex = (sum(counts) / 40 for counts in colons.values())
     assert found.effect == pytest.approx(abs(nq - trex) / 6 - sum(chance) / len(chance))
-    same = judged(of_sets({"nq": [3] * 8, "trex": [3] * 8}), "anchors-by-task")
-    assert (same.verdict, same.effect) == ("not supported", pytest.approx(0))
+    same = judged(of_sets({"nq": [3] * N, "trex": [3] * N}), "anchors-by-task")
+    assert (same.verdict, same.effect) == ("too small", pytest.approx(0))
 
 
 def test_random_anchors_of_few_questions_decide_nothing_about_the_task() -> None:
     random = np.random.default_rng(6)
     found = judged(
-        of_sets({name: random.integers(0, 7, size=8).tolist() for name in ("nq", "trex")}), "anchors-by-task"
+        of_sets({name: random.integers(0, 7, size=N).tolist() for name in ("nq", "trex")}), "anchors-by-task"
     )
     assert found.verdict == "undecided"
     assert "questions" in found.changes
@@ -410,25 +410,25 @@ def test_random_anchors_of_few_questions_decide_nothing_about_the_task() -> None
 @pytest.mark.parametrize(
     ("counts", "reason"),
     [
-        ({"nq": [3] * 8}, "these are all of nq"),
-        ({"nq": [3] * 8, None: [3] * 2}, "these are all of nq, except 2 that do not name theirs"),
-        ({None: [3] * 16}, "these do not name theirs"),  # as traces were before they named it
+        ({"nq": [3] * N}, "these are all of nq"),
+        ({"nq": [3] * N, None: [3] * 2}, "these are all of nq, except 2 that do not name theirs"),
+        ({None: [3] * 2 * N}, "these do not name theirs"),  # as traces were before they named it
     ],
 )
 def test_fewer_than_two_data_sets_say_nothing_of_the_task(counts: dict[str | None, list[int]], reason: str) -> None:
     found = judged(of_sets(counts), "anchors-by-task")
     assert (found.verdict, found.parts, found.subject) == ("undecided", (), "mdm")
-    needed = "traces of two or more data sets that name their set, with at least 8 questions of each"
+    needed = "traces of two or more data sets that name their set, with at least 20 questions of each"
     assert found.changes == f"{needed}; {reason}"
 
 
 def test_too_few_questions_of_one_data_set_leave_it_open_however_many_traces() -> None:
-    few = judged(of_sets({"nq": [5] * 8, "trex": [1] * 7}), "anchors-by-task")
+    few = judged(of_sets({"nq": [5] * N, "trex": [1] * (N - 1)}), "anchors-by-task")
     assert (few.verdict, few.parts) == ("undecided", ())
-    assert few.changes == "at least 8 questions with anchors of each data set; trex has 7"
-    twice = of_sets({"nq": [5] * 8, "trex": [1] * 4}) + of_sets({"trex": [1] * 4})
-    assert judged(twice, "anchors-by-task").changes.endswith("; trex has 4")
-    silent = of_sets({"nq": [5] * 8, "trex": [1] * 7, None: [1] * 9})  # who does not say counts for no set
+    assert few.changes == "at least 20 questions with anchors of each data set; trex has 19"
+    twice = of_sets({"nq": [5] * N, "trex": [1] * 9}) + of_sets({"trex": [1] * 9})
+    assert judged(twice, "anchors-by-task").changes.endswith("; trex has 9")
+    silent = of_sets({"nq": [5] * N, "trex": [1] * (N - 1), None: [1] * 9})  # who does not say counts for no set
     assert judged(silent, "anchors-by-task").verdict == "undecided"
 
 

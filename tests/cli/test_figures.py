@@ -9,12 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from floatlens.claims import claims
+from floatlens.claims import VERDICTS, claims
 from floatlens.traces import Trace
 from shared.synthetic import ready, samples
 
 Run = Callable[..., tuple[int, str, str]]
-VERDICTS = ("not supported", "supported", "undecided")
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +21,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run folder of an autoregressive model with a fixed anchor, and one of a diffusion model that moves."""
     root = tmp_path_factory.mktemp("runs")
     for name, pattern, causal in (("arm", "fixed", True), ("mdm", "moving", False)):
-        for number, trace in enumerate(samples(pattern, causal=causal, n=8, layers=2)):
+        for number, trace in enumerate(samples(pattern, causal=causal, n=20, layers=2)):
             trace.save(root / name / "traces" / f"{number}")
     return {name: root / name for name in ("arm", "mdm")}
 
@@ -48,14 +47,14 @@ def test_claims_prints_the_verdict_on_every_claim(floatlens: Run, runs: dict[str
     assert (code, err) == (0, "")
     expected = [(one.statement, one.subject, one.verdict) for one in claims([runs["arm"], runs["mdm"]])]
     assert printed(out) == expected
-    assert {verdict for *_, verdict in expected} == set(VERDICTS)
+    assert {verdict for *_, verdict in expected} >= {"supported", "contradicted", "undecided"}
     assert ("the anchors of a diffusion model move to the right", "moving-mdm", "supported") in printed(out)
     assert max(len(line) for line in out.splitlines()) <= 120
 
 
 def test_claims_prints_the_number_and_what_it_is_compared_with(floatlens: Run, runs: dict[str, Path]) -> None:
     _, out, _ = floatlens("claims", runs["mdm"])
-    assert "(n=8), claimed above" in " ".join(out.split())
+    assert "(n=20), claimed above" in " ".join(out.split())
     assert "nan" not in out
 
 

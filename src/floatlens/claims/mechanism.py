@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 
@@ -27,7 +28,9 @@ CLASSES = (
     Limit("enrichment of content among anchors in deep layers", 1.0),
     Limit("enrichment of content, deep minus shallow", 0.0),
 )
-TASK = Limit("distance between the anchors of {sets} data sets, beyond halves of one", 0.05)
+TASK = Limit(
+    "distance between the anchors of {sets} data sets, beyond halves of one", 0.05, opposite=-math.inf
+)  # a distance has no opposite
 DEPTH = Limit("rank correlation of copy score and layer", 0.0)
 LIFT = Limit("gold lift (× uniform), gold at position {gold} of {documents}", 1.0)
 _claim = partial(claim, family="mechanism")

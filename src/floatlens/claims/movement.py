@@ -28,9 +28,9 @@ __all__ = ["absorbs_less", "absorbs_less_excess", "arm_fixed", "mdm_moves", "mdm
 
 FIXED = Limit("anchor stability (Jaccard, step to step)", 0.9)
 DEPTH = Limit("anchor stability (Jaccard, layer to layer)", 0.5)
-MOVING = Limit(FIXED.name, FIXED.limit, above=False)
+MOVING = Limit(FIXED.name, FIXED.limit, above=False, otherwise="anchors stay in place")
 SPEED = Limit("anchor speed (positions per step)", 0.5)
-ENTROPY = Limit("entropy of received attention, shallow minus deep", 0.02)
+ENTROPY = Limit("entropy of received attention, shallow minus deep", 0.02, opposite=0.0)
 ABSORBED = Limit("attention absorbed, autoregressive minus diffusion (percentage points)", 0.0)
 _claim = partial(claim, family="attention")
 _model_claim = partial(model_claim, family="attention")
@@ -76,7 +76,8 @@ def _absorbs_less(variable: str, title: str, how: str) -> ClaimRule:
     def judge(absorption: Result) -> Iterator[Finding]:
         arm, mdm = (_pooled(absorption, kind, variable) for kind in ("arm", "mdm"))
         if len(arm) and len(mdm):
-            yield Finding("diffusion and autoregressive", (ABSORBED(difference(arm, mdm)),))
+            models = {kind: len({group.model for group in of_kind(absorption, kind)}) for kind in ("mdm", "arm")}
+            yield Finding("diffusion and autoregressive", (ABSORBED(difference(arm, mdm)),), models=models)
 
     return judge
 

@@ -12,7 +12,7 @@ import pandas as pd
 from floatlens.analysis import Result, analyse
 from floatlens.analysis.registry import with_rule
 from floatlens.analysis.sources import Traces, each_trace, has_traces
-from floatlens.claims.claim import ANSWERS, Claim, ClaimRule
+from floatlens.claims.claim import ANSWERS, Claim, ClaimRule, with_holm
 from floatlens.core.registry import Registry
 from floatlens.records.store import is_run, open_answers
 from floatlens.traces import Trace
@@ -62,20 +62,20 @@ def claims(
     Example: `[c.verdict for c in claims("runs/a") if c.id == "mdm-moves"]`
     """
     if isinstance(run, Mapping):
-        return _judged(run) + ([] if answers is None else answer_claims(answers))
+        return with_holm(_judged(run) + ([] if answers is None else answer_claims(answers)))
     answered: list[Path] = []
     traces = _if_any(_walk(run, answered, each))
     found: list[Claim] = []
     if traces is not None or not answered:
         needed = dict.fromkeys(name for one in CLAIMS.values() for name in one.needs if name != ANSWERS)
         found += _judged(analyse(traces or (), with_rule(needed, rule), skipped=skipped))
-    return found + [one for folder in answered for one in answer_claims(open_answers(folder)[0])]
+    return with_holm(found + [one for folder in answered for one in answer_claims(open_answers(folder)[0])])
 
 
 def answer_claims(answers: pd.DataFrame) -> list[Claim]:
     """Every claim that can be tested on an answers frame.
     Example: `answer_claims(open_answers(Path("runs/qa"))[0])[0].verdict`"""
-    return [] if answers.empty else _judged({ANSWERS: answers})
+    return [] if answers.empty else with_holm(_judged({ANSWERS: answers}))
 
 
 def _judged(given: Mapping[str, Any]) -> list[Claim]:

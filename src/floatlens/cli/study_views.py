@@ -185,6 +185,8 @@ def _labels(models: Sequence[str]) -> list[str]:
 
 def verdicts_line(found: Sequence[Claim]) -> str:
     """How many claims came out which way."""
+    from floatlens.claims import VERDICTS
+
     counted = Counter(one.verdict for one in found)
-    parts = (f"{counted[verdict]} {verdict}" for verdict in ("supported", "not supported", "undecided"))
+    parts = (f"{counted[verdict]} {verdict}" for verdict in VERDICTS)
     return f"claims: {', '.join(parts)}"

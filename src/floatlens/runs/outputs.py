@@ -23,7 +23,7 @@ from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.analysis.scores import gains, scores, table_one
 from floatlens.analysis.sources import trace_files
 from floatlens.analysis.stress import agreement, curves, curves_frame, robustness_frame
-from floatlens.claims import Claim, claims, claims_frame
+from floatlens.claims import Claim, claims, claims_frame, with_holm
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import write_atomically
 from floatlens.records.store import open_answers
@@ -185,7 +185,7 @@ def publish_traces(
     skipped: dict[str, str] = {}
     settings = with_rule(wanted if only else ANALYSES if analyses is None else analyses, rule)
     results = analyse(_walk(files, first, each, see), settings, skipped=skipped)
-    found = [*claims(results), *more]
+    found = with_holm([*claims(results), *more])
     made = Findings(results=results, claims=found, skipped=skipped)
     figures = out / "figures"
     for folder in (figures, out / "tables"):

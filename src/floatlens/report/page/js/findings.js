@@ -5,7 +5,7 @@ import { counted, interval, number, signed } from "./format.js";
 import { dot } from "./marks.js";
 
 const KINDS = { arm: "autoregressive", mdm: "masked diffusion" };
-const SIGNS = { supported: "✓", "not supported": "✕", undecided: "?" };
+const SIGNS = { supported: "✓", "too small": "≈", contradicted: "✕", undecided: "?" };
 
 export function intro(root, report) {
   byId("answer").textContent = report.answer;
@@ -49,9 +49,9 @@ export function headline(root, report) {
   root.append(el("thead", {}, head), el("tbody", {}, ...body));
 }
 
-// The interval of a number beside the limit that decides; the claimed side is tinted.
+// The interval of a number beside the limit that decides; the claimed side is tinted, the opposite limit is a thin line.
 function strip(claim) {
-  const known = [claim.low ?? claim.mean, claim.high ?? claim.mean, claim.mean, claim.limit].filter((x) => x !== null);
+  const known = [claim.low ?? claim.mean, claim.high ?? claim.mean, claim.mean, claim.limit, claim.opposite].filter((x) => x !== null);
   if (claim.mean === null) return el("span", { class: "none" }, "not measured");
   let [least, most] = [Math.min(...known), Math.max(...known)];
   const pad = (most - least || Math.abs(most) || 1) * 0.18;
@@ -62,6 +62,7 @@ function strip(claim) {
   const made = svg("svg", { viewBox: "0 0 160 22", class: "strip", "aria-hidden": "true" });
   made.append(svg("rect", { ...side, y: 1, height: 20, rx: 2, class: "claimed" }));
   made.append(svg("line", { x1: limit, x2: limit, y1: 1, y2: 21, class: "limit" }));
+  if (claim.opposite !== null) made.append(svg("line", { x1: x(claim.opposite), x2: x(claim.opposite), y1: 1, y2: 21, class: "opposite" }));
   if (claim.low !== null && claim.high !== null) {
     made.append(svg("line", { x1: x(claim.low), x2: x(claim.high), y1: 11, y2: 11, class: "span" }));
   }
@@ -82,8 +83,10 @@ function line(claim, models) {
     const where = `${claim.above ? "above" : "below"} ${number(claim.limit)}`;
     found.append(strip(claim), el("small", {}, words(claim.statistic), ": ", el("strong", {}, number(claim.mean)), ` (${interval(claim.low, claim.high)}, n = ${claim.n}); claimed ${where}`));
   }
+  const aside = [claim.models ? `models: ${claim.models}` : "", claim.survives === null ? "" : `survives Holm: ${claim.survives ? "yes" : "no"}`, claim.statistic ? claim.note : ""].filter(Boolean);
+  if (aside.length) found.append(el("small", { class: "aside" }, words(aside.join(" · "))));
   const parts = claim.parts.length > 1 ? el("ul", {}, ...claim.parts.map((part) => el("li", {}, words(part)))) : null;
-  const more = el("details", {}, el("summary", {}, "What would change it"), el("p", {}, words(claim.changes)), parts);
+  const more = el("details", {}, el("summary", {}, claim.statistic ? "What would change it" : "Why it is not judged"), el("p", {}, words(claim.changes)), parts);
   return el("div", { class: "finding", "data-claim": claim.id, "data-verdict": claim.verdict }, about, found, more);
 }
 
