@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from floatlens.claims import claims
+from floatlens.claims.registry import CLAIMS
 from floatlens.core.errors import FloatlensError
 from floatlens.records import Record
 from floatlens.records.store import FORMAT, write_records
+from floatlens.traces import Trace
 from shared.answering import condition_of
 from shared.synthetic import ready, samples
 
@@ -63,6 +65,24 @@ def test_a_study_gives_the_claims_of_all_it_holds(tmp_path: Path) -> None:
     assert found == by_id(traces) | answered
     assert (found["mdm-moves"], found["arm-fixed"]) == ("supported", "supported")
     assert seen == [trace.model["ref"] for trace in traces]
+
+
+def test_only_analyses_of_the_study_are_made(tmp_path: Path) -> None:
+    """What it left out is not analysed (here it could not be), and the claims that need it are named."""
+    study = run(tmp_path / "study", ["closed", "rag"], study={"analyses": ["drift"]})
+    for number, trace in enumerate(samples("moving", causal=False, n=8)):
+        Trace(trace.data.drop_vars("qk_dot")).save(study / "traces" / f"{number:02d}")
+    skipped: dict[str, str] = {}
+    found = by_id(study, skipped=skipped)
+    assert by_id(study) == found
+    judged = {id for id, one in CLAIMS.items() if set(one.needs) <= {"drift"}} & set(found)
+    assert judged | {"rag-gain"} == set(found)
+    assert set(skipped) == {id for id, one in CLAIMS.items() if set(one.needs) - {"drift", "answers"}}
+    assert len(set(skipped.values())) == 1
+    assert skipped["qk-split"].startswith("the study left out analyses they need (absorption, qk, token_classes, ")
+    other = run(tmp_path / "other", ["closed", "rag"], study={"analyses": None})
+    assert by_id([study, other], skipped=(more := {})).keys() >= judged
+    assert not [one for one in more.values() if "the study left out" in one]  # the other one left nothing out
 
 
 def test_runs_of_two_data_sets_say_whether_anchors_depend_on_the_task(tmp_path: Path) -> None:

@@ -42,13 +42,18 @@ def test_from_a_plan_to_a_report_and_on(floatlens: Run, study: Path, tmp_path: P
         assert words in shown
     assert "13 of 13 items" in err
     assert f"report: {out / 'report.html'}" in err
+    assert "skipped" not in err  # nothing is said of analyses that the study did not choose
     assert any(line.startswith("floatlens: does attention float? ") for line in err.splitlines()[-4:]), err
     records = (out / "records.jsonl").read_bytes()
     code, shown, err = floatlens("run", study, "--out", out)
     assert (code, "finished: 13 items on record" in shown) == (0, True)
     assert (out / "records.jsonl").read_bytes() == records
-    code, shown, _ = floatlens("claims", out)
+    code, shown, err = floatlens("claims", out)
     assert code == 0
+    lines = [line for line in err.splitlines() if "skipped" in line]
+    assert len(lines) == 1, err
+    assert "retrieval-deep" in lines[0]
+    assert "the study left out analyses they need (qk, token_classes, retrieval_heads, " in lines[0]
     assert "removing its anchors" in " ".join(shown.split())  # of the answers
     assert "the anchors of a" in " ".join(shown.split())  # of the traces
     (out / "figures" / "edits-accuracy.png").unlink()

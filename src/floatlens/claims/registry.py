@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from floatlens.analysis.registry import with_rule
 from floatlens.analysis.sources import Traces, each_trace, has_traces
 from floatlens.claims.claim import ANSWERS, Claim, ClaimRule, with_holm
 from floatlens.core.registry import Registry
-from floatlens.records.store import is_run, open_answers
+from floatlens.records.store import is_run, open_answers, read_manifest
 from floatlens.traces import Trace
 
 __all__ = ["CLAIMS", "answer_claims", "claims"]
@@ -57,7 +57,8 @@ def claims(
 
     `rule` replaces the anchor rule of each analysis that has one. Traces that do not allow an analysis (a probe was
     off) are refused, unless `skipped` is given: the claims that need it are then left out, and `skipped` gets the
-    reason. `each` is called after each trace.
+    reason. Where the study of a run chose analyses, only these are made; claims that need others are left out, and
+    `skipped` gets their ids. `each` is called after each trace.
 
     Example: `[c.verdict for c in claims("runs/a") if c.id == "mdm-moves"]`
     """
@@ -67,7 +68,7 @@ def claims(
     traces = _if_any(_walk(run, answered, each))
     found: list[Claim] = []
     if traces is not None or not answered:
-        needed = dict.fromkeys(name for one in CLAIMS.values() for name in one.needs if name != ANSWERS)
+        needed = _needed(run, {} if skipped is None else skipped)
         found += _judged(analyse(traces or (), with_rule(needed, rule), skipped=skipped))
     return with_holm(found + [one for folder in answered for one in answer_claims(open_answers(folder)[0])])
 
@@ -86,6 +87,20 @@ def _judged(given: Mapping[str, Any]) -> list[Claim]:
         if all(name in given for name in one.needs)
         for found in one(*(given[name] for name in one.needs))
     ]
+
+
+def _needed(run: Traces, skipped: dict[str, str]) -> list[str]:
+    """The analyses that claims need, without those that the studies of all given runs left out."""
+    needs = {one.id: [name for name in one.needs if name != ANSWERS] for one in CLAIMS.values()}
+    needed = list(dict.fromkeys(name for names in needs.values() for name in names))
+    given = [run] if isinstance(run, str | Path) else run
+    if not isinstance(given, Sequence) or not all(isinstance(one, str | Path) and is_run(Path(one)) for one in given):
+        return needed
+    chosen = [read_manifest(Path(one)).get("study", {}).get("analyses") for one in given]  # None: all
+    left = [name for name in needed if all(names is not None and name not in names for names in chosen)]
+    reason = f"the study left out analyses they need ({', '.join(left)}); add them to its analyses and run it again"
+    skipped |= {id: reason for id, names in needs.items() if set(names) & set(left)}
+    return [name for name in needed if name not in left]
 
 
 def _walk(run: Traces, answered: list[Path], each: Callable[[Trace], object]) -> Iterator[Trace]:

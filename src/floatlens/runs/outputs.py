@@ -192,7 +192,7 @@ def publish_traces(
         folder.mkdir(parents=True, exist_ok=True)
     reasons: dict[str, str] = {}
     data = {**results, **_of_first(first, only, rule, reasons)}
-    described = describe_figures(data, only or [n for n in FIGURES if not set(FIGURES[n].needs) & _ANSWERS])
+    described = describe_figures(data, only or _figures_of(settings))
     for name, figure in described.figures.items():
         made.files += save_figure(draw(figure), figures / name, formats)
     told = {name: why for name, why in described.skipped.items() if name not in ("anchors", "qk_maps")}
@@ -209,6 +209,14 @@ def _check(given: Iterable[str], known: Sequence[str], what: str) -> None:
     for name in given:
         if name not in known:
             raise FloatlensError(f'no {what} "{name}"{did_you_mean(name, known)}')
+
+
+def _figures_of(analyses: Iterable[str]) -> list[str]:
+    """Figures of traces that need no analysis but these: of what was not asked for nothing is drawn or said."""
+    from floatlens.plots.registry import FIGURES
+
+    others = (_ANSWERS | set(ANALYSES)) - set(analyses)
+    return [name for name, figure in FIGURES.items() if not others & set(figure.needs)]
 
 
 def _walk(
