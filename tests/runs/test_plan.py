@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from floatlens.core.errors import FloatlensError
+from floatlens.edits import EDITS
 from floatlens.records import CLOSED, RAG, Edited, Record, Stressed
 from floatlens.runs.conditions import choose
 from floatlens.runs.counts import count, forecast, group_of
@@ -57,6 +59,20 @@ def test_names_become_modes_tests_and_edits() -> None:
     assert [place for place, _ in wrong] == [0, 2]
     assert wrong[0][1].startswith('no condition "nois"; did you mean "noise"')
     assert 'drop_anchors has no setting "z"' in wrong[1][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("drop_anchor:k=1", 'no edit "drop_anchor"; did you mean "drop_anchors"?'),
+        ("sink_tokens", 'no edit "sink_tokens"; did you mean "sink_token"?'),
+        ("boost:strength=2", f'no edit "boost"; known: {", ".join(sorted(EDITS))}'),
+        ("nose", 'no condition "nose"; did you mean "noise"?'),
+    ],
+)
+def test_a_misspelt_edit_is_called_an_edit(name: str, said: str, planned: Planned) -> None:
+    with pytest.raises(FloatlensError, match=rf"conditions\[1\]: {re.escape(said)}$"):
+        planned(conditions=["rag", name])
 
 
 def test_all_wrong_conditions_are_named_with_their_lines(planned: Planned, tmp_path: Path) -> None:

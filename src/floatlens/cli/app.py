@@ -28,11 +28,12 @@ _COMMANDS = {
     "Models": (inspection.models, adapt.adapt),
     "Development": (bench.bench,),
 }
+_MORE_HELP = {presets.intervene: presets.more_edits}
 
 app = new_app("See how attention moves while a language model writes.")
 for _panel, _functions in _COMMANDS.items():
     for _function in _functions:
-        add_command(app, _function, _panel)
+        add_command(app, _function, _panel, more_help=_MORE_HELP.get(_function))
 _scale = new_app("Train and evaluate the four small bundled models.")
 add_command(_scale, scale.train)
 add_command(_scale, scale.evaluate, name="eval")

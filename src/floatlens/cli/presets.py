@@ -16,7 +16,7 @@ from floatlens.cli.parsing import parse_names
 from floatlens.cli.studies import run_study
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["demo", "intervene", "qa", "run", "stress"]
+__all__ = ["demo", "intervene", "more_edits", "qa", "run", "stress"]
 
 _data = partial(option, panel="Data")
 _test = partial(option, panel="Stress tests")
@@ -198,6 +198,14 @@ def intervene(
         **common.values(),
     )
     raise typer.Exit(run_study(study, out, context, common.output, common.machine))
+
+
+def more_edits() -> str:
+    """For the help of `intervene`: the registered edits that it does not describe, such as those of other packages."""
+    from floatlens.edits.spec import EDITS
+
+    names = [name for name in EDITS if name not in (intervene.__doc__ or "")]
+    return f"More edits, see docs/edits.md or the package that adds them: {', '.join(names)}." if names else ""
 
 
 def _tests(

@@ -7,7 +7,8 @@ compares with that. Distractors come from the other questions of the same data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import difflib
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -81,9 +82,17 @@ def choose(names: Sequence[str], problems: list[tuple[int, str]]) -> Chosen:
             except FloatlensError as error:
                 problems.append((place, str(error)))
         else:
-            known = did_you_mean(name.partition(":")[0], [*MODES, *tests, *EDITS])
-            problems.append((place, f'no condition "{name}"{known}'))
+            problems.append((place, _unknown(name, tests)))
     return Chosen(tuple(modes), tuple(asked), tuple(edits))
+
+
+def _unknown(name: str, tests: Collection[str]) -> str:
+    """What a name that is no condition was meant to be: an edit if it has settings or is close to one."""
+    word, settings, _ = name.partition(":")
+    close = difflib.get_close_matches(word, [*MODES, *tests, *EDITS], n=1)
+    if settings or set(close) & set(EDITS):
+        return f'no edit "{word}"{did_you_mean(word, EDITS)}'
+    return f'no condition "{name}"{did_you_mean(word, [*MODES, *tests, *EDITS])}'
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.analysis import ANALYSES, as_rule
+from floatlens.analysis.registry import Analysis
+from floatlens.claims import CLAIMS, ClaimRule
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import fingerprint
 from floatlens.core.validation import Problem
@@ -103,6 +105,19 @@ def _check_names(source: Source) -> None:
             as_rule(study.output.rule)
     with source.at("traces", "probes"):
         make_probes(study.traces.probes or DEFAULT_PROBES)
+    _check_plugins(study)
+
+
+def _check_plugins(study: Study) -> None:
+    """Import what other packages add to the files that a study publishes, which are written after all items."""
+    from floatlens.plots.registry import FIGURES, FigureType
+    from floatlens.report.answer_sections import SECTIONS, AnswerSection
+
+    ANALYSES.check_foreign(Analysis, study.analyses)
+    CLAIMS.check_foreign(ClaimRule)
+    FIGURES.check_foreign(FigureType)
+    if study.output.report:
+        SECTIONS.check_foreign(AnswerSection)
 
 
 def _stress(source: Source) -> StressSettings:
