@@ -159,7 +159,7 @@ def test_heads_that_cannot_be_chosen_fail_their_items_and_no_others(
     labels = {"layer": [0, 1], "head": [0, 1]}
     copied = xr.DataArray([[np.nan, 0.5], [np.nan, np.nan]], dims=("layer", "head"), coords=labels)
     scores = {"scale:qwen": copied}
-    monkeypatch.setattr(engine, "_own_scores", lambda run: scores)
+    monkeypatch.setattr(engine, "_own_scores", lambda plan, run: scores)
     found = go(plan, tmp_path, Untraced())
     failed = [one for one in found if one.status == "failed" and one.what == "answer"]
     assert {(one.model, one.condition.label) for one in failed} == {

@@ -25,6 +25,7 @@ data:
   - {ref: "scale:rag:documents=3", limit: LIMIT, conditions: [closed, rag, "drop_anchors:k=1"]}
 decoding: {settings: {gen_length: 4, steps: 2}}
 traces: {questions: TRACED, probes: [received], edited: 1}
+controls: {shuffled_weights: 1}
 output: {figures: [png], report: false}
 analyses: [drift]
 machine: {batch: 2}
@@ -36,7 +37,7 @@ PRESETS = {
     "qa": ("qa", *DATA, *QUICK),
     "stress": ("stress", *DATA, "--test", "order:shuffles=2", "--documents", "3", *QUICK),
     "intervene": ("intervene", *DATA, "--edit", "drop_anchors:k=1", "--traces", "1", *QUICK),
-    "trace": ("trace", *DATA, "--probes", "received", *QUICK),
+    "trace": ("trace", *DATA, "--probes", "received", "--controls", "1", *QUICK),
     "run": ("run",),
 }
 

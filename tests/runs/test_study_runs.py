@@ -57,8 +57,9 @@ def test_nothing_is_published_again_where_nothing_has_changed(
 def test_the_run_can_be_looked_into(done: fl.Run) -> None:
     again = fl.open_run(done.path)
     traces = list(again.traces())
-    assert [trace.model["ref"] for trace in traces] == ["scale:qwen"] * 2 + ["scale:llada"] * 2
-    assert [trace.data.attrs["prompt"]["gold"] for trace in traces] == [0, 2, 0, 2]
+    models = ["scale:qwen", "scale:llada", *(f"{ref}, weights shuffled (seed 0)" for ref in STUDY["models"])]
+    assert [trace.model["ref"] for trace in traces] == [model for model in models for _ in range(2)]
+    assert [trace.data.attrs["prompt"]["gold"] for trace in traces] == [0, 2] * 4
     assert {trace.data_set for trace in traces} == {"scale:rag:documents=3"}
     assert {one.label for one in again.answers["condition"]} == {
         *("closed", "rag", "clean", "noise 0", "noise 1"),
@@ -97,11 +98,11 @@ def test_the_report_speaks_of_answers_too(done: fl.Run, tmp_path: Path) -> None:
     data = Parts(page).json("report")
     assert any("etrieved documents help diffusion models" in row["statement"] for row in data["claims"])
     answers = [record for record in done.records if record.what == "answer"]
-    assert data["settings"] == {"traces": 4, "answers": len(answers)}
+    assert data["settings"] == {"traces": 4, "answers": len(answers), "controls": 4}
     assert done.report is not None
     assert '<section id="edits"' in done.report.read_text()  # what the run itself wrote, as well
     (facts,) = data["runs"]
-    assert (facts["answers"], facts["traces"], facts["outcomes"]) == (len(answers), 4, {"done": ITEMS})
+    assert (facts["answers"], facts["traces"], facts["outcomes"]) == (len(answers), 8, {"done": ITEMS})
 
 
 @pytest.mark.slow

@@ -57,10 +57,12 @@ class HeadlineRow:
 def headline(
     results: Mapping[str, Result], answers: pd.DataFrame | None = None, models: Sequence[str] = ()
 ) -> list[HeadlineRow]:
-    """The headline numbers of these results and answers; each row has its models in the order of `models`.
+    """The headline numbers of these results and answers; each row has its models in the order of `models`. Controls
+    have none.
 
     Example: `[(row.title, row.cell("scale:llada")) for row in headline(fl.analyse("runs/a", ["drift", "absorption"]))]`
     """
+    results = {name: result.without_controls() for name, result in results.items()}
     rows = [*_attention(results), *_flow(results)]
     if answers is not None and not answers.empty:
         rows += [*_gains(answers), *_robustness(answers), *_effects(answers)]

@@ -63,7 +63,7 @@ def run_study(
             say(f"stopped with {session.done} of {session.total} items on record")
             say(f"to continue: {command}")
             return 130
-        return session.summary(made, [model.ref for model in plan.models], plan.notes)
+        return session.summary(made, [model.ref for model in plan.subjects], plan.notes)
 
 
 def _check_folder(folder: Path) -> None:

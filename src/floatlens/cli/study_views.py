@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,31 +34,34 @@ __all__ = ["findings_view", "plan_view", "verdicts_line"]
 
 _MOST = 6
 """Models that have a column of their own in the plan; more are summed up in one."""
-_SUMMED = ""
-"""The column that sums up all models."""
+_SUMMED, _CONTROLS = "", "controls of all models"
+"""The columns that sum up all models, and all their controls."""
 
 
 def plan_view(plan: Plan, counts: Counts, team: Team, told: Forecast, folder: Path, width: int) -> RenderableType:
     """Each data set with what is done with it, how often by each model, and how long it may take."""
-    models = [model.ref for model in plan.models]
+    models = [model.ref for model in plan.subjects]
     summed = len(models) > _MOST
-    columns = [_SUMMED] if summed else models
+    columns = {_SUMMED: models} if summed else {model: [model] for model in models}
     labels = [f"{len(models)} models"] if summed else _labels(models)
+    if controls := [model.ref for model in plan.models if model.ref not in models]:
+        columns[_CONTROLS] = controls
+        labels.append(many(len(controls), "control"))
     rows: list[Row] = []
     for part in plan.data:
         rows.append(Row(f"{part.data.name}, {many(part.data.count, 'question')}"))
         here = [row for row in counts.rows if row.data == part.data.name]
         rows += [Row(_what(row), _items([row], columns), level=1) for row in here]
     rows.append(Row("all items", _items(counts.rows, columns)))
-    table = by_model(f"study {plan.study.name}", ["items"], columns, labels, rows, width)
+    table = by_model(f"study {plan.study.name}", ["items"], list(columns), labels, rows, width)
     return Group(table, Text(), *_footer(counts, team, told, folder))
 
 
-def _items(rows: Sequence[PlanRow], columns: Sequence[str]) -> dict[str, list[str]]:
-    """How many items each column has, and how many of them are done in a run that is continued."""
+def _items(rows: Sequence[PlanRow], columns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """How many items the models of each column have, and how many of them are done in a run that is continued."""
     shown = {}
-    for column in columns:
-        own = [one for row in rows for model, one in row.by_model.items() if column in (model, _SUMMED)]
+    for column, models in columns.items():
+        own = [one for row in rows for model, one in row.by_model.items() if model in models]
         total, done = sum(one.total for one in own), sum(one.done for one in own)
         if own:
             shown[column] = [f"{done:,} of {total:,}" if done else f"{total:,}"]

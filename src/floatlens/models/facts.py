@@ -8,6 +8,7 @@ built.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,8 @@ class Facts:
     mask_id: int | None
     mask_text: str | None
     tokenizer: str | None
+    control: Mapping[str, Any] | None = None
+    """For a control of another model, as in `LanguageModel.control`."""
 
 
 def look(

@@ -108,7 +108,8 @@ def _ratio_axis(drawn: tuple[Series, ...]) -> Axis:
 ROLLOUT = FigureType(
     ("flow",),
     lambda data: {
-        label_of(one, data["flow"].models): plot_flow.describe(data["flow"], one) for one in data["flow"].models
+        label_of(one, data["flow"].models): plot_flow.describe(data["flow"], one)
+        for one in data["flow"].without_controls().models
     },
 )
 GOLD_LIFT = FigureType(("flow",), lambda data: plot_gold_lift.describe(data["flow"]))

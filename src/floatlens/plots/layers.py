@@ -24,11 +24,11 @@ def _panel(name: str, title: str, y: Axis, lines: tuple[Series, ...], reference:
     return Panel(name, title, Axis("layer", whole=True), y, lines, reference=reference)
 
 
-@plot("drift")
+@plot("drift", controls=True)
 def plot_drift(result: Result) -> Figure:
     """How anchors move, by layer, from `drift(…)` or what it takes. Panels: jaccard, slope, lifetime_share, entropy.
 
-    Step by step in one trace: `plot_anchors`.
+    Step by step in one trace: `plot_anchors`. Thin grey lines are controls, if there are any.
 
     Example: `fl.plot_drift(fl.drift(trace))`
     """
@@ -49,18 +49,18 @@ def plot_drift(result: Result) -> Figure:
     return Figure("Drift by layer", panels, note(result), grid(4, 2), (7.6, 5.8))
 
 
-@plot("absorption")
+@plot("absorption", controls=True)
 def plot_absorption(result: Result) -> Figure:
     """Attention absorbed by layer, from `absorption(…)` or what it takes. Panels: fixed, floating.
 
-    Dotted lines show what uniform attention would give.
+    Dotted lines show what uniform attention would give, thin grey ones controls, if there are any.
 
     Example: `fl.plot_absorption(fl.absorption("runs/demo"))`
     """
-    style, panels = looks(result), []
+    style, own, panels = looks(result), result.without_controls(), []
     for view, title in _VIEWS.items():
         lines = depth_series(result, "absorbed", style, view=view)
-        nulls = [series(style[g.model], *by_layer(g, "uniform", view=view), role="null") for g in result]
+        nulls = [series(style[g.model], *by_layer(g, "uniform", view=view), role="null") for g in own]
         y = Axis("attention absorbed (% of all)", range=(0, None), unit=" %")
         panels.append(_panel(view, title, y, (*lines, *nulls)))
     return Figure("Absorption by layer", tuple(panels), note(result), share_y="all")
@@ -107,7 +107,7 @@ def plot_summary(of: Any) -> Figure:
 
     Example: `fl.plot_summary(fl.analyse("runs/demo", ["drift", "absorption", "token_classes", "retrieval_heads"]))`
     """
-    results: Mapping[str, Result] = of if isinstance(of, Mapping) else analyse(of, [*_FINDINGS, "flow"], skipped={})
+    results: Mapping[str, Result] = of if isinstance(of, Mapping) else _analysed(of)
     last = "retrieval_heads" if "retrieval_heads" in results else "flow"
     used = {name: results[name] for name in (*_FINDINGS[:-1], last) if name in results}
     style = looks([group for result in used.values() for group in result])
@@ -119,6 +119,11 @@ def plot_summary(of: Any) -> Figure:
     bare = [replace(result, settings={}) for result in used.values()]  # rules differ, so each is named with its panel
     words = " · ".join([f"anchors: {', '.join(rules)}"] * bool(rules) + [note(*bare)])
     return Figure("The findings by layer", tuple(panels), words, grid(4, 2), (7.6, 6.0))
+
+
+def _analysed(traces: Any) -> dict[str, Result]:
+    found = analyse(traces, [*_FINDINGS, "flow"], skipped={})
+    return {name: result.without_controls() for name, result in found.items()}
 
 
 def _finding(name: str, result: Result, style: Mapping[str, Look]) -> Panel:

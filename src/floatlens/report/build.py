@@ -55,7 +55,7 @@ def report(
         raise FloatlensError("nothing to report: no traces and no answers in the runs given")
     style = looks_of(_kinds(inputs))
     data, blobs = _page_data(inputs, style)
-    traces = inputs.traces
+    traces = [one for one in inputs.traces if not one.is_control]
     page = _fitted(
         data, blobs, lambda room: explorer_data(traces, examples, rule or DEFAULT_RULE, room, style), largest
     )
@@ -68,11 +68,12 @@ def report(
 
 
 def _kinds(inputs: Inputs) -> dict[str, str]:
-    """Every model by the name it has in the report, and its kind."""
+    """Every model by the name it has in the report, and its kind; controls are not among the models."""
     names = names_of(inputs.traces)
-    found = {names[one.subject]: str(one.model["kind"]) for one in inputs.traces}
+    found = {names[one.subject]: str(one.model["kind"]) for one in inputs.traces if not one.is_control}
     for result in inputs.results.values():
-        found |= {group.model: str(group.facts["kind"]) for group in result if group.model not in found}
+        own = result.without_controls()
+        found |= {group.model: str(group.facts["kind"]) for group in own if group.model not in found}
     for run in inputs.answers:
         found |= {ref: str(facts["kind"]) for ref, facts in run.models.items() if ref not in found}
     return found
@@ -84,7 +85,7 @@ def _page_data(inputs: Inputs, style: Mapping[str, Look]) -> tuple[dict[str, Any
         parts = [*sections(inputs.results), *answer_sections(inputs.answers)]
     blobs = {f"table-{t['id']}": deflated(as_json(t.pop("table")).encode()) for part in parts for t in part["tables"]}
     skipped = [(name.replace("_", " ") if name in ANALYSES else name, why) for name, why in inputs.skipped.items()]
-    answers = sum(len(run.frame) for run in inputs.answers)
+    answers, controls = sum(len(run.frame) for run in inputs.answers), sum(one.is_control for one in inputs.traces)
     data = {
         "answer": floating_sentence(inputs.claims, {model: look.label for model, look in style.items()}),
         "models": models(inputs, style),
@@ -93,7 +94,7 @@ def _page_data(inputs: Inputs, style: Mapping[str, Look]) -> tuple[dict[str, Any
         "skipped": skipped,
         "runs": list(inputs.runs),
         "made": dict(inputs.made),
-        "settings": {"traces": len(inputs.traces), "answers": answers},
+        "settings": {"traces": len(inputs.traces) - controls, "answers": answers, "controls": controls},
     }
     return data | {"sections": [{k: v for k, v in part.items() if k != "of"} for part in parts]}, blobs
 

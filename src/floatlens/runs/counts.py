@@ -145,7 +145,7 @@ def forecast(
     total, guessed = 0.0, 0
     parts = {part.data.name: part for part in plan.data}
     for row, model, left in _open(plan, counts):
-        seen = known.get((model.ref, row.what))
+        seen = known.get((model.ref, row.what)) or known.get((model.original, row.what))
         if seen is not None:
             total += left * seen[0]
             continue

@@ -41,7 +41,9 @@ class PlannedData:
     """Whether prompts depend on the other questions of the data, from which distractors are drawn."""
 
     def asked_of(self, model: PlannedModel, *, waiting: bool) -> list[PlannedCondition]:
-        """The conditions for a model, those that wait for traces or the others."""
+        """The conditions for a model, those that wait for traces or the others; controls are traced only."""
+        if model.shuffled is not None:
+            return []
         fitting = (one for one in self.conditions if one.model_kind in ("any", model.facts.kind))
         return [one for one in fitting if one.waits == waiting]
 

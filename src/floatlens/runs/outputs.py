@@ -227,7 +227,8 @@ def _walk(
 ) -> Iterator[Trace]:
     for done, file in enumerate(files, 1):
         trace = open_trace(file)
-        first.setdefault(trace.model["ref"], file)
+        if "control" not in trace.model:
+            first.setdefault(trace.model["ref"], file)
         see(trace, file)
         yield trace
         each(done, len(files))

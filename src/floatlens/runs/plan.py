@@ -47,6 +47,7 @@ class Plan:
 
     source: Source
     models: tuple[PlannedModel, ...]
+    """Those of the study, then their controls."""
     data: tuple[PlannedData, ...]
     stress: StressSettings
     corpus: Mapping[str, Any] | None = None
@@ -60,6 +61,15 @@ class Plan:
     @property
     def study(self) -> Study:
         return self.source.study
+
+    @property
+    def subjects(self) -> tuple[PlannedModel, ...]:
+        """The models of the study, without controls."""
+        return tuple(model for model in self.models if model.shuffled is None)
+
+    def controls_of(self, model: PlannedModel) -> tuple[PlannedModel, ...]:
+        """The controls of a model."""
+        return tuple(one for one in self.models if one.original == model.ref and one is not model)
 
     def trace_tasks(self, model: PlannedModel, done: Callable[[str], bool]) -> Iterator[TraceTask]:
         """The questions of a model that are to be traced and are not done."""
@@ -88,11 +98,13 @@ def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
     forced = any(part.traced and (part.passages or study.traces.target is not None) for part in data)
     models = plan_models(source, forced=forced, say=say)
     _check_items(source, data, models)
+    _check_controls(source, data)
     heads_from, scores = _heads_from(source)
     _check_edits(source, data, models, scores)
     for line in unknown_words(models, data):
         note(line)
-    return Plan(source, models, data, stress, corpus, heads_from, scores, tuple(notes))
+    controls = [one for model in models for one in model.controls(study.controls.shuffled_weights)]
+    return Plan(source, (*models, *controls), data, stress, corpus, heads_from, scores, tuple(notes))
 
 
 def _check_names(source: Source) -> None:
@@ -228,6 +240,12 @@ def _check_items(source: Source, data: Sequence[PlannedData], models: Sequence[P
     else:
         what = "no document is marked as gold; mark them in the data, or give gold: answer (--gold answer)"
     raise source.error(f"nothing to do for {', '.join(part.data.name for part in data)}: {what}", "data")
+
+
+def _check_controls(source: Source, data: Sequence[PlannedData]) -> None:
+    """Refuse controls of which nothing would come."""
+    if source.study.controls.shuffled_weights and not any(part.traced for part in data):
+        raise source.error("controls are traced, and this study traces nothing; set traces.questions", "controls")
 
 
 # -- edits --------------------------------------------------------------------------------------------------------

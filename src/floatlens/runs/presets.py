@@ -116,11 +116,16 @@ def trace_study(
     layers: Sequence[int] | None = None,
     target: Literal["field", "answer"] | None = None,
     documents: int | None = None,
+    controls: int = 0,
     **options: Unpack[Options],
 ) -> Study:
-    """Traces of all questions, or of the first `limit`. Example: `trace_study(["scale:llada"], ["q.jsonl"])`"""
+    """Traces of all questions, or of the first `limit`; also of `controls` copies of each model with shuffled weights.
+
+    Example: `trace_study(["scale:llada"], ["q.jsonl"], controls=1)`
+    """
     values = _values("trace", models, data, options, documents=documents)
     values["conditions"] = []
+    values["controls"] = {"shuffled_weights": controls}
     values["traces"] = {"questions": "all", "probes": probes, "heads": heads, "layers": layers, "target": target}
     return validate(Study, values)
 

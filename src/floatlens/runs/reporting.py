@@ -86,9 +86,18 @@ def _walk(seen: Sequence[Seen], each: Callable[[int, int], None]) -> Iterator[Tr
     """Every trace in turn, its model under the name that sets it apart."""
     names = names_of(seen)
     for done, one in enumerate(seen, 1):
-        trace, name = one.open(), names[one.subject]
-        yield trace if name == one.model["ref"] else Trace(trace.data.assign_attrs(model={**trace.model, "ref": name}))
+        trace, named = one.open(), _named(one, names)
+        yield trace if named == one.model else Trace(trace.data.assign_attrs(model=named))
         each(done, len(seen))
+
+
+def _named(one: Seen, names: Mapping[Any, str]) -> dict[str, Any]:
+    """The model of a trace under its name in the report; a control is a control of the model with the same settings."""
+    named = {**one.model, "ref": names[one.subject]}
+    if one.is_control:
+        of = one.model["control"]["of"]
+        named["control"] = {**one.model["control"], "of": names.get((of, *one.subject[1:]), of)}
+    return named
 
 
 def _answers(folders: Sequence[Path], skipped: dict[str, str]) -> Iterator[RunAnswers]:

@@ -15,7 +15,7 @@ from floatlens.decoding.settings import DecodingConfig
 from floatlens.models.config import ModelConfig
 from floatlens.prompts.types import PromptConfig
 
-__all__ = ["Corpus", "Machine", "Output", "Seeds", "Study", "StudyData", "StudyModel", "Tracing"]
+__all__ = ["Controls", "Corpus", "Machine", "Output", "Seeds", "Study", "StudyData", "StudyModel", "Tracing"]
 
 
 class _Part(BaseModel):
@@ -78,6 +78,14 @@ class Seeds(_Part):
     decoding: int = Field(0, ge=0, description="samplers")
     stress: int = Field(0, ge=0, description="distractors, orders and layouts of stress tests")
     controls: int = Field(0, ge=0, description="random controls of edits")
+
+
+class Controls(_Part):
+    """Models that every model of the study is compared with. They are traced like it, and neither asked nor edited."""
+
+    shuffled_weights: int = Field(
+        0, ge=0, description="copies of each model with shuffled weights, with the seeds 0, 1, …; 0: none"
+    )
 
 
 class Tracing(_Part):
@@ -154,6 +162,7 @@ class Study(_Part):
     corpus: Corpus | None = None
     stress: StressSettings = StressSettings()
     traces: Tracing = Tracing()
+    controls: Controls = Controls()
     heads_from: tuple[str, ...] = Field(
         (), description="runs whose traces tell which heads retrieve, for ablate_heads:top=N; (): this study's traces"
     )

@@ -140,7 +140,7 @@ class TraceTask:
         return self.question.asked.example
 
     def perform(self, holder: Holder) -> Traced:
-        model = holder.get(self.model.config)
+        model = holder.get(self.model.config, self.model.shuffled)
         began = time.perf_counter()
         said: list[str] = []
         with warnings.catch_warnings(record=True) as caught:

@@ -10,7 +10,9 @@ const SIGNS = { supported: "✓", "too small": "≈", contradicted: "✕", undec
 export function intro(root, report) {
   byId("answer").textContent = report.answer;
   const names = report.models.flatMap((model, i) => [i ? (i === report.models.length - 1 ? " and " : ", ") : "", words(model.label, { class: "name" })]);
-  root.append(`${counted(report.settings).join(" and ")} of `, ...names, ".");
+  const { controls } = report.settings;
+  const beside = controls ? `, and ${counted({ traces: controls }).join()} of controls (the same models with shuffled weights)` : "";
+  root.append(`${counted(report.settings).join(" and ")} of `, ...names, `${beside}.`);
   const tally = {};
   for (const claim of report.claims) tally[claim.verdict] = (tally[claim.verdict] ?? 0) + 1;
   const verdicts = Object.keys(SIGNS).filter((verdict) => tally[verdict]).map((verdict) => `${tally[verdict]} ${verdict}`);
