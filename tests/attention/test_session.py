@@ -22,7 +22,7 @@ from floatlens.models.base import LanguageModel
 from floatlens.probes import Matrix, Received
 from shared.capture import capture
 
-PROBES = ("received", "entropy", "flow", "answer_rows", "qk", "extremes")
+PROBES = ("received", "entropy", "flow", "answer_rows", "rollout", "qk", "extremes")
 
 
 def fingerprint(model: LanguageModel) -> dict[str, Any]:
@@ -350,7 +350,8 @@ def test_probe_instances_can_be_used_again(tiny_model: Callable[[str], LanguageM
 def test_probes_are_named_once_and_known() -> None:
     from floatlens.probes import PROBES, make_probes
 
-    assert set(PROBES) == {"received", "entropy", "flow", "answer_rows", "qk", "extremes", "lens", "matrix"}
+    known = {"received", "entropy", "flow", "answer_rows", "rollout", "qk", "extremes", "lens", "matrix"}
+    assert set(PROBES) == known
     assert [probe.name for probe in make_probes(["qk", Received()])] == ["qk", "received"]
     with pytest.raises(FloatlensError, match='no probe "recieved"; did you mean "received"'):
         make_probes(["recieved"])

@@ -29,6 +29,8 @@ DIMS = {
     "answer_argmax": "token layer head",
     "answer_peak": "token layer head",
     "answer_evidence": "token layer head",
+    "answer_flow": "token layer region",
+    "answer_rollout": "token layer region",
     "qk_dot": "step layer head key",
     "qk_cos": "step layer head key",
     "qk_norm": "step layer head key",

@@ -200,8 +200,9 @@ class Probe:
 class DecidingRows(Probe):
     """Base class of probes that look at the rows whose logits decided a token (methods §6).
 
-    A subclass implements `rows`; its variables have the dims (token, layer, head). Which tokens a pass commits is known
-    only after it, so statistics of all candidate rows are kept during the pass and picked on commit.
+    A subclass implements `rows`; its variables have the dims (token, layer, head), or (token, layer, region) for a mean
+    over heads. Which tokens a pass commits is known only after it, so statistics of all candidate rows are kept during
+    the pass and picked on commit.
     """
 
     def __init__(self) -> None:
@@ -209,7 +210,7 @@ class DecidingRows(Probe):
         self._found: dict[int, dict[str, Tensor]] = {}
 
     def rows(self, layer: Layer, block: Block, weights: Tensor) -> Mapping[str, Tensor]:
-        """The variables (batch, head, row) of some rows, from their attention weights (batch, head, row, key)."""
+        """The variables (batch, head, row), or (batch, head, row, region), from weights (batch, head, row, key)."""
         raise NotImplementedError
 
     def prepare(self, shape: Shape) -> None:
@@ -217,11 +218,16 @@ class DecidingRows(Probe):
 
     def begin(self, layer: Layer) -> None:
         self._rows = layer.state.candidates()
-        shape = (*layer.query.shape[:2], len(self._rows))
+        (batch, heads), rows = layer.query.shape[:2], len(self._rows)
+        regions = len(layer.state.layout.regions)
         self._found[layer.index] = {
             one.name: torch.full(shape, blank, dtype=getattr(torch, one.dtype), device=layer.query.device)
             for one in self.variables
-            for blank in [float("nan") if one.dtype.startswith("float") else -1]
+            for shape, blank in [
+                ((batch, heads, rows), float("nan") if one.dtype.startswith("float") else -1)
+                if "head" in one.dims
+                else ((batch, rows, regions), 0.0)  # a sum over blocks of heads
+            ]
         }
 
     def block(self, layer: Layer, block: Block) -> None:
@@ -232,10 +238,17 @@ class DecidingRows(Probe):
         where = slice(int(inside[0]), int(inside[-1]) + 1)
         for name, values in self.rows(layer, block, block.weights(rows)).items():
             held = self._found[layer.index][name]
-            held[block.batch, block.heads, where] = values.to(held.dtype)
+            if values.ndim == 3:
+                held[block.batch, block.heads, where] = values.to(held.dtype)
+            else:
+                held[block.batch, where] += values.sum(1) / layer.query.shape[1]
 
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
         at = int(np.searchsorted(self._rows, row))
         if at >= len(self._rows) or self._rows[at] != row:
             raise AssertionError(f"row {row} was no candidate of this pass")
-        return {name: values[sample, :, at].cpu().numpy() for name, values in self._found[layer].items()}
+        names = {one.name for one in self.variables if "head" in one.dims}
+        return {
+            name: (values[sample, :, at] if name in names else values[sample, at]).cpu().numpy()
+            for name, values in self._found[layer].items()
+        }

@@ -9,3 +9,4 @@ from .received import Received as Received
 from .registry import DEFAULT_PROBES as DEFAULT_PROBES
 from .registry import PROBES as PROBES
 from .registry import make_probes as make_probes
+from .rollout import Rollout as Rollout
