@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from floatlens.analysis import analyse
-from floatlens.analysis.token_classes import halves
 from floatlens.claims import CLAIMS, Claim, claims
 from floatlens.traces import Trace
 from shared.synthetic import MASK, REGIONS, TEXTS, Array, build, samples, spread
@@ -370,29 +369,23 @@ def of_sets(counts: Mapping[str | None, Sequence[int]]) -> list[Trace]:
 
 
 def test_anchors_that_differ_between_data_sets_depend_on_the_task() -> None:
-    """Five colons of six against one of six: total variation 4/6 in every layer, and halves do not differ at all."""
+    """Five colons of six against one of six: total variation 4/6 in every layer."""
     found = judged(of_sets({"nq": [5] * N, "trex": [1] * N}), "anchors-by-task")
     assert (found.verdict, found.subject, found.n, found.limit) == ("supported", "mdm", N, 0.05)
     assert effects(found) == pytest.approx([4 / 6])
     three = judged(of_sets({"nq": [5] * N, "trex": [1] * N, "hotpot": [5] * N}), "anchors-by-task")
     assert effects(three) == pytest.approx([(4 / 6 + 0 + 4 / 6) / 3])  # over the pairs
-    assert three.statistic == "distance between the anchors of 3 data sets, beyond halves of one"
+    assert three.statistic == "distance between the anchors of 3 data sets"
 
 
 def test_anchors_of_one_distribution_do_not_depend_on_the_task() -> None:
-    """The number is what a plain loop gives: means of two sets apart, less the mean of halves of each."""
+    """Two of six steps on average or three: shares vary by a seventh, and 40 questions know their mean to a fiftieth."""
     random = np.random.default_rng(5)
     colons = {"nq": random.integers(2, 5, size=40).tolist(), "trex": random.integers(2, 5, size=40).tolist()}
     found = judged(of_sets(colons), "anchors-by-task")
     assert found.verdict == "too small"
     assert found.n == 40
-    drawn, chance = np.random.default_rng(0), []
-    for counts in colons.values():
-        for first in halves(40, drawn):
-            one, two = ([count for count, half in zip(counts, first, strict=True) if half == side] for side in (0, 1))
-            chance.append(abs(sum(one) / 20 - sum(two) / 20) / 6)
-    nq, trex = (sum(counts) / 40 for counts in colons.values())
-    assert found.effect == pytest.approx(abs(nq - trex) / 6 - sum(chance) / len(chance))
+    assert abs(found.effect) < 0.03
     same = judged(of_sets({"nq": [3] * N, "trex": [3] * N}), "anchors-by-task")
     assert (same.verdict, same.effect) == ("too small", pytest.approx(0))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from floatlens.analysis.conditions import dose, edits_of
-from floatlens.analysis.intervals import estimate
+from floatlens.analysis.intervals import estimate, share_difference
 from floatlens.analysis.kernels import Floats
 from floatlens.analysis.tables import Table
 from floatlens.records.condition import RAG, Edited
@@ -51,7 +51,7 @@ def edit_effects(answers: pd.DataFrame) -> pd.DataFrame:
                 if RAG in wide.columns:
                     pair = wide[[RAG, one]].dropna().to_numpy(dtype=np.float64)
                     who = {"model": model, "kind": kind, "data": data, "condition": one, **_named(one)}
-                    rows.append(who | {"dose": dose(one), "metric": metric} | _compared(pair))
+                    rows.append(who | {"dose": dose(one), "metric": metric} | _compared(pair, metric))
     return pd.DataFrame(rows, columns=["model", "kind", "data", "condition", *_EDIT, "dose", "metric", *_NUMBERS, "n"])
 
 
@@ -65,11 +65,12 @@ def _named(one: Edited) -> dict[str, Any]:
     return {"edit": one.name, "settings": one.settings_label, "control": one.control is not None}
 
 
-def _compared(pair: Floats) -> dict[str, float]:
+def _compared(pair: Floats, metric: str) -> dict[str, float]:
     if not len(pair):  # such as KL: the answers ended before the edit applied
         return {**dict.fromkeys(_NUMBERS, float("nan")), "n": 0}
-    found = estimate(pair[:, 1] - pair[:, 0]).numbers
     unedited, edited = (float(x) for x in pair.mean(axis=0))
+    before, after = pair.T
+    found = (estimate(after - before) if metric == "kl" else share_difference(after, before, paired=True)).numbers
     return {"unedited": unedited, "edited": edited, "difference": found.pop("mean"), **found}
 
 
@@ -130,7 +131,7 @@ def _caption(rows: pd.DataFrame, metric: str) -> str:
     least, most = (int(of(rows["n"])) for of in (min, max))
     asked = f"{most}" if least == most else f"{least} to {most}"
     return (
-        f"{_CAPTIONS[metric]}; random: under the matched random control. In brackets: paired 95 % bootstrap intervals "
+        f"{_CAPTIONS[metric]}; random: under the matched random control. In brackets: paired 95 % intervals "
         f"over {asked} questions."
     )
 

@@ -139,19 +139,18 @@ class _Pile:
                 )
             self.values.setdefault(str(name), []).append(np.asarray(array.values, dtype=np.float64))
 
-    def group(self, seed: int) -> Group:
+    def group(self) -> Group:
         """All samples, with the dimension `sample` first and the question and data set of each as coordinates."""
         data = {name: (("sample", *self.like[name].dims), np.stack(values)) for name, values in self.values.items()}
         about = {"question": ("sample", self.questions), "data_set": ("sample", self.data_sets)}
         samples = xr.Dataset(data, coords=self.like[list(data)].coords).assign_coords(about)
-        return Group(self.keys, self.facts, samples, seed)
+        return Group(self.keys, self.facts, samples)
 
 
 def analyse(
     traces: Traces,
     wanted: Mapping[str, Mapping[str, Any]] | Iterable[str],
     *,
-    seed: int = 0,
     skipped: dict[str, str] | None = None,
 ) -> dict[str, Result]:
     """Several analyses in one pass over the traces, which are opened one after the other.
@@ -162,7 +161,7 @@ def analyse(
     Example: `analyse("runs/a", ["drift", "absorption"])["drift"]`
     """
     settings: Mapping[str, Mapping[str, Any]] = wanted if isinstance(wanted, Mapping) else {name: {} for name in wanted}
-    return _walk(traces, {name: (ANALYSES[name], dict(given)) for name, given in settings.items()}, seed, skipped)
+    return _walk(traces, {name: (ANALYSES[name], dict(given)) for name, given in settings.items()}, skipped)
 
 
 def with_rule(names: Iterable[str], rule: str | None) -> dict[str, dict[str, Any]]:
@@ -174,7 +173,6 @@ def with_rule(names: Iterable[str], rule: str | None) -> dict[str, dict[str, Any
 def _walk(
     traces: Traces,
     wanted: Mapping[str, tuple[Analysis[...], dict[str, Any]]],
-    seed: int = 0,
     skipped: dict[str, str] | None = None,
 ) -> dict[str, Result]:
     whole = {name: one.settings(**given) for name, (one, given) in wanted.items()}  # a wrong one fails before any work
@@ -197,7 +195,7 @@ def _walk(
             piles[name].setdefault(tuple(keys.items()), _Pile(sample, keys, facts)).add(sample, trace)
     if not versions:
         raise FloatlensError("no traces to analyse")
-    groups = {name: tuple(pile.group(seed) for pile in piles[name].values()) for name in chosen}
+    groups = {name: tuple(pile.group() for pile in piles[name].values()) for name in chosen}
     return {
         name: Result(name, whole[name], groups[name], versions, one.summarise, one.words)
         for name, (one, _) in chosen.items()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from floatlens.analysis.description import Variable, Words
-from floatlens.analysis.intervals import Estimate, estimate_of
+from floatlens.analysis.intervals import Estimate, estimate_by_halves
 from floatlens.analysis.kernels import Bools, Floats, nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.analysis.result import Group, Summary
@@ -74,7 +74,7 @@ def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
             return float("nan")
         return float(stats.spearmanr(flat[defined], layers[defined]).statistic)
 
-    return estimate_of(group.by_question(group.values(score)), statistic, group.seed)
+    return estimate_by_halves(group.by_question(group.values(score)), statistic, bounds=(-1, 1))
 
 
 def share_above(group: Group, half: Half, score: Score = "copy", above: float = THRESHOLDS[0]) -> Estimate:
@@ -88,7 +88,7 @@ def share_above(group: Group, half: Half, score: Score = "copy", above: float = 
         defined = part[~np.isnan(part)]
         return float((defined > above).mean()) if len(defined) else float("nan")
 
-    return estimate_of(group.by_question(group.values(score)), statistic, group.seed)
+    return estimate_by_halves(group.by_question(group.values(score)), statistic, bounds=(0, 1))
 
 
 def _summary(group: Group) -> Iterator[Summary]:

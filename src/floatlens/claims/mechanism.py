@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 
 from floatlens.analysis import Group, Result
+from floatlens.analysis.class_distance import anchor_shares, class_distance
 from floatlens.analysis.intervals import estimate
 from floatlens.analysis.kernels import nanmean
 from floatlens.analysis.retrieval import depth_correlation
-from floatlens.analysis.token_classes import anchor_shares, beyond_halves
 from floatlens.claims.claim import FEWEST, Finding, Limit, Measured, Part, claim, halves, model_claim, of_kind
 
 __all__ = ["anchors_by_task", "flow_follows_gold", "qk_split", "retrieval_deep", "structure_then_content"]
@@ -28,9 +28,7 @@ CLASSES = (
     Limit("enrichment of content among anchors in deep layers", 1.0),
     Limit("enrichment of content, deep minus shallow", 0.0),
 )
-TASK = Limit(
-    "distance between the anchors of {sets} data sets, beyond halves of one", 0.05, opposite=-math.inf
-)  # a distance has no opposite
+TASK = Limit("distance between the anchors of {sets} data sets", 0.05, opposite=-math.inf)  # a distance has no opposite
 DEPTH = Limit("rank correlation of copy score and layer", 0.0)
 LIFT = Limit("gold lift (× uniform), gold at position {gold} of {documents}", 1.0)
 _claim = partial(claim, family="mechanism")
@@ -64,7 +62,7 @@ def anchors_by_task(token_classes: Result) -> Iterator[Finding]:
     for group in of_kind(token_classes, "mdm"):
         sets = anchor_shares(group)
         missing = _missing(group, {name: len(values) for name, values in sets.items()})
-        parts = () if missing else (TASK(beyond_halves(sets, group.seed), sets=len(sets)),)
+        parts = () if missing else (TASK(class_distance(sets), sets=len(sets)),)
         yield Finding(group.model, parts, missing, group.model)
 
 
