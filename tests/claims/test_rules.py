@@ -379,9 +379,9 @@ def test_anchors_that_differ_between_data_sets_depend_on_the_task() -> None:
 
 
 def test_anchors_of_one_distribution_do_not_depend_on_the_task() -> None:
-    """Two of six steps on average or three: shares vary by a seventh, and 40 questions know their mean to a fiftieth."""
+    """Three or four steps of six: shares vary by a twelfth, so the means of 40 questions by a seventieth."""
     random = np.random.default_rng(5)
-    colons = {"nq": random.integers(2, 5, size=40).tolist(), "trex": random.integers(2, 5, size=40).tolist()}
+    colons = {name: random.integers(3, 5, size=40).tolist() for name in ("nq", "trex")}
     found = judged(of_sets(colons), "anchors-by-task")
     assert found.verdict == "too small"
     assert found.n == 40
