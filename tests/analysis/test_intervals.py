@@ -121,7 +121,7 @@ def test_intervals_hold_the_mean_and_move_with_the_samples(sample):
     assert ends(moved) == pytest.approx((5 - 2 * float(found.high), 5 - 2 * float(found.low)), abs=scale)
 
 
-# -- differences of means -----------------------------------------------------------------------------------------------
+# -- differences of means ----------------------------------------------------------------------------------------------
 
 
 def test_a_difference_of_symmetric_samples_is_welchs():
@@ -246,7 +246,7 @@ def test_an_average_of_gains_weighs_sets_alike_and_puts_their_intervals_together
     assert np.isnan(average_of([one, share(np.ones(1))]).low)
 
 
-# -- numbers of all samples ---------------------------------------------------------------------------------------------
+# -- numbers of all samples --------------------------------------------------------------------------------------------
 
 
 def test_a_number_of_all_samples_is_the_mean_where_it_is_one(values):
@@ -317,7 +317,7 @@ def test_halves_keep_to_the_bounds_and_hold_the_number():
     assert (*ends(alike), float(alike.std)) == (1, 1, 0)
 
 
-# -- questions, and estimates as text -----------------------------------------------------------------------------------
+# -- questions, and estimates as text ----------------------------------------------------------------------------------
 
 
 def test_traces_of_one_question_become_one_sample_that_counts_as_others_do():
