@@ -41,10 +41,11 @@ export function headline(root, report) {
     const say = row.signed ? signed : (value) => number(value);
     const cells = report.models.map((model) => {
       const found = row.values[model.ref];
-      if (!found || found.mean === null) return el("td", { class: "number none" }, "–");
+      const whose = el("span", { class: "whose" }, dot(model), " ", words(model.label)); // where there is no room for columns
+      if (!found || found.mean === null) return el("td", { class: "number none" }, whose, "–");
       const span = found.low === null ? "" : `${interval(found.low, found.high, say)}, `;
       const more = `${span}n\u00a0=\u00a0${found.n}`;
-      return el("td", { class: "number", "data-value": found.mean }, el("strong", {}, say(found.mean)), el("small", {}, more));
+      return el("td", { class: "number", "data-value": found.mean }, whose, el("strong", {}, say(found.mean)), el("small", {}, more));
     });
     return el("tr", {}, title, ...cells);
   });
