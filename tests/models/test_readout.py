@@ -67,5 +67,5 @@ def test_layers_are_restored_after_an_error(tiny_model: Callable[[str], Any]) ->
 
 
 def test_a_module_without_layers_is_refused() -> None:
-    with pytest.raises(FloatlensError, match="Linear: no layers found .* leave out the probes extremes and lens"):
+    with pytest.raises(FloatlensError, match=r"Linear: no layers found .* leave out the probes extremes and lens"):
         layers_of(torch.nn.Linear(2, 2))

@@ -119,7 +119,8 @@ def columns_of(trace: Trace, share: Floats, group: QueryGroup, normalise: Normal
     count = asking.sum(axis=-1).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = share * count[wide][..., None] / seen[wide] if normalise == "visible" else share
-    null, seen, here = (np.broadcast_to(one[wide], share.shape) for one in (null, seen, here))
+    null, seen = (np.broadcast_to(one[wide], share.shape) for one in (null, seen))
+    here = np.broadcast_to(here[wide], share.shape)
     return Columns(value, share, null, here, seen, np.broadcast_to(count[wide], share.shape[:-1]))
 
 

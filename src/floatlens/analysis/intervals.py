@@ -95,7 +95,7 @@ def estimate(values: Floats) -> Estimate:
     n, mean, second, third = _moments(np.asarray(values, dtype=np.float64))
     with np.errstate(invalid="ignore", divide="ignore"):
         variance = np.where(n > 1, n * second / (n - 1), np.nan)
-        low, high = _hall(mean, np.sqrt(variance / n), third / np.sqrt(n) / second**1.5, n - 1)
+        low, high = _hall(mean, np.sqrt(variance / n), third / np.sqrt(n) / second**1.5, (n - 1).astype(np.float64))
     return Estimate(mean, np.sqrt(variance), low, high, n)
 
 

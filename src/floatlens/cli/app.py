@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -28,7 +28,7 @@ _COMMANDS = {
     "Models": (inspection.models, adapt.adapt),
     "Development": (bench.bench,),
 }
-_MORE_HELP = {presets.intervene: presets.more_edits}
+_MORE_HELP: dict[object, Callable[[], str]] = {presets.intervene: presets.more_edits}
 
 app = new_app("See how attention moves while a language model writes.")
 for _panel, _functions in _COMMANDS.items():

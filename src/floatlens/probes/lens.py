@@ -74,8 +74,8 @@ class Lens(Probe):
         if not self._rows and size > self.max_bytes:
             raise FloatlensError(
                 f'probe "lens": {steps} steps × {layers} layers × {rows} positions × {width} would take up to '
-                f"{size / 2**20:.0f} MiB and max_bytes allows {self.max_bytes / 2**20:.0f}; write fewer tokens in fewer "
-                f"steps, or give Lens(max_bytes=…)"
+                f"{size / 2**20:.0f} MiB and max_bytes allows {self.max_bytes / 2**20:.0f}; write fewer tokens in "
+                f"fewer steps, or give Lens(max_bytes=…)"
             )
 
     def committed(self, token: Committed) -> None:
@@ -88,7 +88,8 @@ class Lens(Probe):
         where = self._places()
         if not layers or not len(where):
             return {}
-        assert self._shape is not None and self._shape.readout is not None
+        assert self._shape is not None
+        assert self._shape.readout is not None
         size = (int(where[:, 0].max()) + 1, len(self._tokens), len(layers))
         rank, logp, peak = np.full(size, -1, dtype=np.int32), *np.full((2, *size), np.nan, dtype=np.float32)
         with torch.inference_mode(), self._shape.readout() as read:
