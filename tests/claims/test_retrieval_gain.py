@@ -90,7 +90,7 @@ def test_data_sets_count_alike_however_many_questions_they_have() -> None:
     assert effects(found) == pytest.approx([0.4 - 2 * 0.1, 0.4 - 0.1, 0.4])
     assert (found.subject, found.n) == ("mdm against arm, a + b", 80)
     headroom = judged(both, "rag-gain (headroom)")
-    assert effects(headroom) == pytest.approx([0.4 / (1 - 0.25) - 0.1 / 0.9])  # closed book: 0.25 and 0.1
+    assert effects(headroom) == pytest.approx([(0.6 / 1 + 0.2 / 0.5) / 2 - 0.1 / 0.9])
     assert effects(judged(both, "rag-accuracy")) == pytest.approx([(0.4 + 0.5) / 2])
 
 
@@ -134,7 +134,14 @@ def test_the_gain_as_a_share_of_what_was_left(mdm: tuple[float, float], arm: tup
 def test_without_headroom_no_share_of_it_can_be_gained() -> None:
     found = judged(asked((0.5, 0.9), (1.0, 1.0)), "rag-gain (headroom)")
     assert (found.verdict, found.parts) == ("undecided", ())
-    assert found.note == "cannot be judged here: no headroom, closed-book accuracy of at least 99 %: arm"
+    assert found.note == "cannot be judged here: no headroom, closed-book accuracy of at least 99 %: arm on d"
+
+
+def test_a_data_set_without_headroom_is_left_out_and_named() -> None:
+    both = pd.concat([asked((0.5, 0.9), (0.5, 0.6), data="a"), asked((0.5, 0.9), (1.0, 1.0), data="b")])
+    found = judged(both, "rag-gain (headroom)")
+    assert (found.subject, found.effect, found.verdict) == ("mdm against arm, a", pytest.approx(0.6), "supported")
+    assert found.note.endswith("; no headroom, closed-book accuracy of at least 99 %: arm on b")
 
 
 # -- accuracy ---------------------------------------------------------------------------------------------------------

@@ -6,13 +6,13 @@ exceed, no diffusion model can gain: then the claim is not judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from floatlens.analysis.intervals import estimate_of_sets, mean_of_means
+from floatlens.analysis.intervals import average_of, estimate, estimate_of, share_difference
 from floatlens.analysis.kernels import Floats
 from floatlens.claims.claim import Finding, Limit, claim
 from floatlens.claims.compared import CEILING, Comparison, comparisons, percent
@@ -48,12 +48,13 @@ def rag_gain(answers: pd.DataFrame) -> Iterator[Finding]:
             gained = f"twice the autoregressive gain of {50 * wanted:.3g} points"
             yield compared.unjudged(f"{gained} exceeds the {100 * left:.3g} points left", list(sets))
             continue
+        helped = [compared.by_kind(values)[0] for values in sets.values()]  # (question, condition) of diffusion models
         parts = (
-            MORE(mean_of_means([mdm - TIMES * arm for mdm, arm in gains])),
-            LARGER(mean_of_means([mdm - arm for mdm, arm in gains])),
-            GAIN(mean_of_means([mdm for mdm, _ in gains])),
+            MORE(average_of([estimate(mdm - TIMES * arm) for mdm, arm in gains])),
+            LARGER(average_of([estimate(mdm - arm) for mdm, arm in gains])),
+            GAIN(average_of([share_difference(one[:, 1], one[:, 0], paired=True) for one in helped])),
         )
-        yield compared.finding(parts, list(sets), _headroom_note(compared, sets))
+        yield compared.finding(parts, list(sets))
 
 
 @_claim(
@@ -67,32 +68,38 @@ def rag_headroom(answers: pd.DataFrame) -> Iterator[Finding]:
         sets = compared.paired([CLOSED, RAG])
         if not sets:
             continue
-        closed = np.mean([values[:, :, 0].mean(axis=0) for values in sets.values()], axis=0)
-        full = [m for m, share in zip((*compared.mdms, *compared.arms), closed, strict=True) if share >= CEILING]
-        if full:
-            reason = f"no headroom, closed-book accuracy of at least {percent(CEILING)}: {', '.join(full)}"
+        full = {name: _without_headroom(compared, values) for name, values in sets.items()}
+        left = {name: values for name, values in sets.items() if not full[name]}
+        reasons = "; ".join(f"{' and '.join(models)} on {name}" for name, models in full.items() if models)
+        reason = f"no headroom, closed-book accuracy of at least {percent(CEILING)}: {reasons}" if reasons else ""
+        if not left:
             yield compared.unjudged(reason, list(sets))
             continue
-        found = estimate_of_sets(list(sets.values()), partial(_share_difference, mdms=len(compared.mdms)))
-        yield compared.finding((SHARE(found),), list(sets), _headroom_note(compared, sets))
+        mdms = len(compared.mdms)
+        found = average_of([estimate_of(values, partial(_share_difference, mdms=mdms)) for values in left.values()])
+        both = np.mean([_shares(values, mdms) for values in left.values()], axis=0)
+        note = f"share of the headroom gained: diffusion {percent(both[0])}, autoregressive {percent(both[1])}"
+        yield compared.finding((SHARE(found),), list(left), "; ".join(filter(None, [note, reason])))
 
 
-def _share_difference(*sets: Floats, mdms: int) -> float:
-    mdm, arm = _shares(sets, mdms)
+def _without_headroom(compared: Comparison, values: Floats) -> list[str]:
+    """The models that answer nearly everything without documents."""
+    closed = values[:, :, 0].mean(axis=0)
+    return [m for m, right in zip((*compared.mdms, *compared.arms), closed, strict=True) if right >= CEILING]
+
+
+def _share_difference(values: Floats, mdms: int) -> float:
+    mdm, arm = _shares(values, mdms)
     return mdm - arm
 
 
-def _shares(sets: Sequence[Floats], mdms: int) -> tuple[float, float]:
-    """Gain ÷ (1 − closed-book accuracy) of both kinds: of each model over all sets, then the mean of the models."""
-    closed, rag = np.mean([values.mean(axis=0) for values in sets], axis=0).T
+def _shares(values: Floats, mdms: int) -> tuple[float, float]:
+    """Gain ÷ (1 − closed-book accuracy), mean of the first models and of the others; `values` are (question, model,
+    condition)."""
+    closed, rag = values.mean(axis=0).T
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = (rag - closed) / (1 - closed)
+        share = np.where(closed < 1, (rag - closed) / (1 - closed), np.nan)
     return float(share[:mdms].mean()), float(share[mdms:].mean())
-
-
-def _headroom_note(compared: Comparison, sets: Mapping[str, Floats]) -> str:
-    mdm, arm = map(percent, _shares(list(sets.values()), len(compared.mdms)))
-    return f"share of the headroom gained: diffusion {mdm}, autoregressive {arm}"
 
 
 @_claim(
@@ -110,4 +117,5 @@ def rag_accuracy(answers: pd.DataFrame) -> Iterator[Finding]:
         if np.mean([[side.mean() for side in both] for both in right], axis=0).min() >= CEILING:
             yield compared.unjudged(f"both kinds answer at least {percent(CEILING)} with documents", list(sets))
         else:
-            yield compared.finding((ACCURACY(mean_of_means([mdm - arm for mdm, arm in right])),), list(sets))
+            found = average_of([share_difference(mdm, arm, paired=True) for mdm, arm in right])
+            yield compared.finding((ACCURACY(found),), list(sets))

@@ -102,7 +102,7 @@ def robust_position(answers: pd.DataFrame) -> Iterator[Finding]:
     for compared, name, values, unjudged in _compared(answers, lines):
         mdms = len(compared.mdms)
         spreads = (f"{kind} {max(one, 0) ** 0.5:.3g}" for kind, one in zip(KINDS, _spreads(values, mdms), strict=True))
-        found = estimate(_pseudo_values(values, partial(_more_spread, mdms=mdms)))
+        found = estimate_of(values, partial(_more_spread, mdms=mdms))
         note = f"standard deviation over places, in points: {', '.join(spreads)}"
         yield unjudged or compared.finding((SPREAD(found),), [name], note)
 
@@ -124,7 +124,8 @@ def spread_over_places(right: Floats) -> float:
 
     It is (between-places mean square − residual mean square) ÷ questions of the two-way table. The largest minus the
     smallest accuracy grows with the noise of either model instead: in simulations of two flat models of 60 and 95 %
-    that range decided for one of them in 10 to 34 % of the runs, this variance in at most 4 %.
+    that range decided for one of them in 10 to 34 % of the runs, this variance in at most 4 %. Its interval needs the
+    jackknife: a bootstrap draws questions twice, and so adds the spread that is removed here.
     Example: `spread_over_places(np.array([[1.0, 0.0], [1.0, 0.0]]))` is 0.5
     """
     n, places = right.shape
@@ -134,13 +135,6 @@ def spread_over_places(right: Floats) -> float:
     residual = right - right.mean(axis=1, keepdims=True) - mean + mean.mean()
     between = ((mean - mean.mean()) ** 2).sum() / (places - 1)
     return float(between - (residual**2).sum() / ((n - 1) * (places - 1) * n))
-
-
-def _pseudo_values(values: Floats, statistic: Callable[[Floats], float]) -> Floats:
-    """(question): the jackknife's pseudo-values. Their mean is the statistic where it is unbiased. A bootstrap would
-    draw questions twice, and so add the spread that `spread_over_places` removes."""
-    n, whole = len(values), statistic(values)
-    return np.array([n * whole - (n - 1) * statistic(np.delete(values, i, axis=0)) for i in range(n)])
 
 
 # -- the layout of the evidence ---------------------------------------------------------------------------------------
