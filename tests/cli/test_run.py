@@ -103,7 +103,9 @@ def test_the_schema_is_printed(floatlens: Run) -> None:
 def test_the_demo_shows_its_plan_and_itself(floatlens: Run, tmp_path: Path) -> None:
     code, shown, err = floatlens("demo", "--dry-run", "--out", tmp_path / "demo")
     assert code == 0, err
-    assert "traces, gold document at 0, 4, 9" in shown
+    assert "traces, gold document at 0, 9" in shown
+    assert "traces, gold document at 4" in shown
+    assert "4 controls" in shown
     assert "by a rule of thumb" in shown
     code, shown, _ = floatlens("demo", "--show")
     assert yaml.safe_load(shown)["name"] == "demo"

@@ -125,6 +125,24 @@ def test_gold_by_the_answer_in_a_study(planned: Planned, tmp_path: Path) -> None
     assert manifest_of(marked)["study"]["data"][0]["gold"] is None
 
 
+@pytest.mark.parametrize(("own", "expected"), [(None, [0.0, 1.0]), ([1], [1.0]), ([], [])])
+def test_places_of_a_data_set_go_before_those_of_the_study(
+    planned: Planned, tmp_path: Path, own: list[int] | None, expected: list[float]
+) -> None:
+    data = [{"ref": str(tmp_path / "d.jsonl"), "places": own}]
+    plan = planned(data=data, traces={"questions": 3, "places": [0, 1], "documents": 2})
+    ways = [one.condition for one in plan.data[0].trace_conditions]
+    assert [one.x for one in ways if isinstance(one, Stressed)] == expected
+    assert bool(expected) or ways == [RAG]
+    assert (manifest_of(plan)["places"] is not None) == bool(expected)
+
+
+def test_places_that_a_data_set_cannot_have_are_named(planned: Planned, tmp_path: Path) -> None:
+    data = [{"ref": str(tmp_path / "d.jsonl"), "places": [7]}]
+    with pytest.raises(FloatlensError, match=r"data\[0\]\.places"):
+        planned(data=data, traces={"questions": 3, "documents": 2})
+
+
 def test_every_item_is_counted_once(planned: Planned) -> None:
     said: list[str] = []
     plan = planned(

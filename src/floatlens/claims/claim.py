@@ -31,6 +31,7 @@ __all__ = [
     "Verdict",
     "claim",
     "claims_frame",
+    "controls_of",
     "halves",
     "model_claim",
     "of_kind",

@@ -57,7 +57,8 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
     planned = [one for part in plan.data for one in part.conditions]
     tests = dict.fromkeys(one.condition.test for one in planned if isinstance(one.condition, Stressed))
     used, traced = {one.condition.kind for one in planned}, any(part.traced for part in plan.data)
-    placed = traced and study.traces.places is not None
+    ways = [one for part in plan.data if part.traced for one in part.trace_conditions]
+    placed = any(isinstance(one.condition, Stressed) for one in ways)
     return {
         "format": FORMAT,
         "study": study.model_dump(mode="json", exclude={"output": True, "stress": {"seed"}}),

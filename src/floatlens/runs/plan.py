@@ -217,11 +217,12 @@ def _planned(source: Source, number: int, data: Data, chosen: Chosen, makers: Ma
     conditions = plan_conditions(chosen, data, makers)
     passages, tracing = data.format == "passage", source.study.traces
     ways = [PlannedCondition(RAG, _as_given if passages else makers.rag)]
-    places = tracing.places if traced and not passages else None
-    if places is not None:
-        with source.at("traces", "places"):
+    own = source.study.data[number].places
+    places = (tracing.places if own is None else own) if traced and not passages else None
+    if places:
+        with source.at(*(("traces", "places") if own is None else ("data", number, "places"))):
             ways = plan_places(data, places, tracing.documents, makers.stress.seed, makers.say)
-    return PlannedData(data, conditions, traced, tuple(ways), passages, pooled=bool(chosen.tests) or places is not None)
+    return PlannedData(data, conditions, traced, tuple(ways), passages, pooled=bool(chosen.tests) or bool(places))
 
 
 def _check_items(source: Source, data: Sequence[PlannedData], models: Sequence[PlannedModel]) -> None:

@@ -62,6 +62,7 @@ class StudyData(_Part):
     )
     conditions: tuple[str, ...] | None = Field(None, description="instead of the study's conditions")
     traces: Questions | None = Field(None, description="instead of traces.questions")
+    places: tuple[int, ...] | None = Field(None, description="instead of traces.places; []: documents as in the data")
 
 
 class Corpus(_Part):
