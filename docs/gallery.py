@@ -35,6 +35,9 @@ CAPTIONS = {
     "rollout": "**Region flow.** Rollout between regions with the gold document first, fifth and last.",
     "gold_lift": "**Gold lift.** Flow to the answer from the gold document ÷ from the others.",
     "extremes": "**Extreme tokens.** Value and residual norms of anchors ÷ the median token; dormant heads.",
+    "sinks": "**Sinks.** Share of steps in which a head has a sink, by layer and head.",
+    "sink_kinds": "**Kinds of sinks.** Which keys are sinks, and what a sink follows when documents change places.",
+    "order": "**Commit order.** When each part of the answer is committed, and rank correlations of the order.",
 }
 
 

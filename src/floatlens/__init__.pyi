@@ -11,9 +11,12 @@ from .analysis import anchors as anchors
 from .analysis import drift as drift
 from .analysis import extremes as extremes
 from .analysis import flow as flow
+from .analysis import lens as lens
+from .analysis import order as order
 from .analysis import qk as qk
 from .analysis import qk_maps as qk_maps
 from .analysis import retrieval_heads as retrieval_heads
+from .analysis import sinks as sinks
 from .analysis import token_classes as token_classes
 from .attention.edit import Edit as Edit
 from .attention.probe import Probe as Probe
@@ -39,9 +42,13 @@ from .plots import plot_extremes as plot_extremes
 from .plots import plot_flow as plot_flow
 from .plots import plot_gains as plot_gains
 from .plots import plot_gold_lift as plot_gold_lift
+from .plots import plot_lens as plot_lens
+from .plots import plot_order as plot_order
 from .plots import plot_qk as plot_qk
 from .plots import plot_qk_maps as plot_qk_maps
 from .plots import plot_retrieval_heads as plot_retrieval_heads
+from .plots import plot_sink_kinds as plot_sink_kinds
+from .plots import plot_sinks as plot_sinks
 from .plots import plot_stress as plot_stress
 from .plots import plot_summary as plot_summary
 from .plots import plot_token_classes as plot_token_classes

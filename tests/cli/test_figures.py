@@ -112,7 +112,7 @@ def test_every_figure_in_every_format_unless_asked_otherwise(floatlens: Run, tmp
     code, _, err = floatlens("figures", tmp_path)
     assert code == 0
     kinds = ["summary", "drift", "absorption", "qk", "token_classes", "retrieval_heads", "gold_lift", "extremes"]
-    kinds += ["rollout-moving-mdm", "anchors-moving-mdm-layer0"]
+    kinds += ["rollout-moving-mdm", "anchors-moving-mdm-layer0", "sinks", "sink_kinds", "order", "lens"]
     expected = {f"{kind}.{form}" for kind in kinds for form in ("pdf", "svg", "png")}
     assert {path.name for path in (tmp_path / "figures").iterdir()} == expected
     assert f"{len(expected)} files in" in err

@@ -264,6 +264,17 @@ def test_a_probe_that_was_off_is_named(tmp_path: Path, variable: str, probe: str
         assert not [path for path in made.files if path.name.startswith(figure) and path.suffix == ".png"]
 
 
+def test_a_probe_that_is_off_by_default_is_named_only_where_it_was_asked_for(tmp_path: Path) -> None:
+    whole = ready("moving", causal=False, layers=LAYERS)
+    run = saved(tmp_path / "run", Trace(whole.data.drop_vars(["lens_rank", "lens_logp", "lens_peak"])))
+    made = publish([run], tmp_path / "out", formats=["png"])
+    assert made.skipped == {}
+    assert "lens" not in made.results
+    for asked in ({"only": ["lens"]}, {"analyses": ["lens"]}):
+        made = publish([run], tmp_path / "out", formats=["png"], **asked)
+        assert 'trace again with the probe "lens" on' in made.skipped["lens"]
+
+
 def test_figures_that_need_no_missing_probe_are_still_drawn(tmp_path: Path) -> None:
     whole = ready("moving", causal=False, layers=LAYERS)
     run = saved(tmp_path / "run", Trace(whole.data.drop_vars(["value_norm", "flow", "qk_dot"])))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec
@@ -28,9 +28,11 @@ from floatlens.core.errors import FloatlensError
 from floatlens.core.registry import Registry
 from floatlens.traces import Trace
 
-__all__ = ["ANALYSES", "Analysis", "analyse", "analysis", "question_of", "with_rule"]
+__all__ = ["ANALYSES", "Across", "Analysis", "analyse", "analysis", "question_of", "with_rule"]
 
 P = ParamSpec("P")
+Across = Callable[[Sequence[Mapping[str, Any]]], xr.Dataset]
+"""From the attributes that `measure` left on the datasets of one question's traces to numbers of the question."""
 
 ANALYSES: Registry[Analysis[...]] = Registry(
     "analysis",
@@ -43,6 +45,9 @@ ANALYSES: Registry[Analysis[...]] = Registry(
         "retrieval_heads": "floatlens.analysis.retrieval:retrieval_heads",
         "flow": "floatlens.analysis.flow:flow",
         "extremes": "floatlens.analysis.extremes:extremes",
+        "sinks": "floatlens.analysis.sinks:sinks",
+        "order": "floatlens.analysis.order:order",
+        "lens": "floatlens.analysis.lens:lens",
     },
 )
 """Analyses by name, in the order of the report."""
@@ -72,6 +77,7 @@ class Analysis(Generic[P]):
     groups: Callable[[Trace], dict[str, Any]]
     summarise: Callable[[Group], Iterable[Summary]]
     words: Words
+    across: Across | None = None
 
     def __call__(self, traces: Traces, *args: P.args, **kwargs: P.kwargs) -> Result:
         return _walk(traces, {self.name: (self, self._bound(*args, **kwargs))})[self.name]
@@ -94,14 +100,16 @@ def analysis(
     words: Words | None = None,
     groups: Callable[[Trace], dict[str, Any]] = lambda trace: {"model": trace.model["ref"]},
     summarise: Callable[[Group], Iterable[Summary]] = no_summary,
+    across: Across | None = None,
 ) -> Callable[[Callable[Concatenate[Trace, P], xr.Dataset]], Analysis[P]]:
     """Make an `Analysis` of a function from one trace to a dataset; it is registered by a line in `ANALYSES`.
     `requires` are the trace variables it reads, `groups` says which traces are samples of one thing (by default, a
-    model), and `summarise` yields numbers of a whole group for the tables."""
+    model), and `summarise` yields numbers of a whole group for the tables. `across` compares the traces of one
+    question: from the `attrs` of their datasets to numbers that all of them then hold."""
 
     def make(measure: Callable[Concatenate[Trace, P], xr.Dataset]) -> Analysis[P]:
         told = words or Words(name.replace("_", " ").capitalize())
-        made = Analysis(name, tuple(requires), measure, groups, summarise, told)
+        made = Analysis(name, tuple(requires), measure, groups, summarise, told, across)
         update_wrapper(made, measure, updated=())
         made.__doc__ = "\n\n".join(filter(None, [inspect.getdoc(measure), told.text()]))
         return made
@@ -117,6 +125,8 @@ class _Pile:
     like: xr.Dataset
     keys: dict[str, Any]
     facts: dict[str, Any]
+    across: Across | None = None
+    kept: list[Mapping[str, Any]] = field(default_factory=list)
     values: dict[str, list[Any]] = field(default_factory=dict)
     questions: list[str] = field(default_factory=list)
     data_sets: list[str] = field(default_factory=list)
@@ -127,6 +137,8 @@ class _Pile:
         question = question_of(trace)
         self.questions.append(alone if question is None else question)
         self.data_sets.append(trace.data_set or "")
+        if self.across is not None:
+            self.kept.append(sample.attrs)
         if len(self.questions) > 1:
             sample, self.like = (one.drop_dims("step", errors="ignore") for one in (sample, self.like))
             self.values = {name: values for name, values in self.values.items() if name in self.like}
@@ -144,7 +156,17 @@ class _Pile:
         data = {name: (("sample", *self.like[name].dims), np.stack(values)) for name, values in self.values.items()}
         about = {"question": ("sample", self.questions), "data_set": ("sample", self.data_sets)}
         samples = xr.Dataset(data, coords=self.like[list(data)].coords).assign_coords(about)
+        if self.across is not None:
+            samples = samples.merge(self._compared(self.across))
         return Group(self.keys, self.facts, samples)
+
+    def _compared(self, across: Across) -> xr.Dataset:
+        """What the traces of each question say together, for each of them."""
+        traces: dict[str, list[Mapping[str, Any]]] = {}
+        for question, kept in zip(self.questions, self.kept, strict=True):
+            traces.setdefault(question, []).append(kept)
+        found = {question: across(kept) for question, kept in traces.items()}
+        return xr.concat([found[question] for question in self.questions], dim="sample")
 
 
 def analyse(
@@ -192,7 +214,7 @@ def _walk(
                 skipped[name] = str(error)
                 del chosen[name]
                 continue
-            piles[name].setdefault(tuple(keys.items()), _Pile(sample, keys, facts)).add(sample, trace)
+            piles[name].setdefault(tuple(keys.items()), _Pile(sample, keys, facts, one.across)).add(sample, trace)
     if not versions:
         raise FloatlensError("no traces to analyse")
     groups = {name: tuple(pile.group() for pile in piles[name].values()) for name in chosen}

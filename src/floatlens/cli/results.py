@@ -36,7 +36,8 @@ def figures(
     """Draw the figures of runs and write their tables.
 
     The verdicts on claims are printed. Runs given together are compared. Figures: summary, drift, absorption, qk,
-    token_classes, retrieval_heads, rollout, gold_lift, extremes and, for one trace of each model, anchors and qk_maps.
+    token_classes, retrieval_heads, rollout, gold_lift, extremes, sinks, sink_kinds, order, lens and, for one trace of
+    each model, anchors and qk_maps.
     """
     from floatlens.claims import answer_claims
     from floatlens.records.store import has_answers, open_answers
