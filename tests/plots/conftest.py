@@ -16,6 +16,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from floatlens.analysis import ANALYSES, Group, Result, analyse
+from floatlens.analysis.lens import BEFORE
+from floatlens.analysis.order import TOKENS
+from floatlens.analysis.sinks import KINDS
 from floatlens.prompts.words import CLASSES
 from floatlens.traces import Trace
 
@@ -44,6 +47,18 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "lift_by_layer": ("layer",),
         "lift_by_step": ("moment",),
     },
+    "sinks": {
+        "rate": ("kind", "layer", "head"),
+        "sink_heads": ("kind",),
+        **dict.fromkeys(("follows_position", "follows_token", "moved_sinks"), ()),
+        **dict.fromkeys(("position_beyond_chance", "token_beyond_chance"), ()),
+    },
+    "order": {
+        **dict.fromkeys(("position_tau", "confidence_tau", "first_confidence_tau"), ("tokens",)),
+        "tokens_per_step": (),
+        "commits": ("moment", "place"),
+    },
+    "lens": {**dict.fromkeys(("first", "rank", "logp"), ("layer", "before")), "depth": ("before",), "settled": ()},
     "qk": dict.fromkeys(("dot", "norm_part", "angle_part", "cos", "key_norm"), ("layer", "head")),
     "retrieval_heads": dict.fromkeys(("copy", "copy_code", "focus", "mass", "qr"), ("layer", "head")),
     "token_classes": {
@@ -57,6 +72,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "absorption": {"rule": "top1", "group": "all"},
     "extremes": {"rule": "zscore", "group": "all", "dormant_above": 0.5},
     "flow": {},
+    "sinks": {"above": 0.3, "group": "all"},
+    "order": {},
+    "lens": {"tokens": "text"},
     "retrieval_heads": {"score": "all"},
 }
 TWO = {"scale:llada": "mdm", "scale:qwen": "arm"}
@@ -96,6 +114,10 @@ def _samples(analysis: str, random: np.random.Generator, n: int, layers: int) ->
         "region": list(REGIONS),
         "from_region": list(REGIONS),
         "moment": np.linspace(0, 1, 10),
+        "place": np.linspace(0, 1, 10),
+        "kind": list(KINDS),
+        "tokens": list(TOKENS),
+        "before": list(BEFORE),
     }
     data = {}
     for name, dims in VARIABLES[analysis].items():
@@ -125,7 +147,7 @@ def traced(tiny_model: Callable[[str], Any]) -> Callable[..., Trace]:
     def make(name: str, start: int = 5) -> Trace:
         if (name, start) not in made:
             prompt = [start, 9, 12, 33, 21, 40, 41, 42, 7, 8]
-            probes = ["received", "flow", "answer_rows", "qk", "extremes"]
+            probes = ["received", "flow", "answer_rows", "qk", "extremes", "lens"]
             given = {} if name == "qwen2" else {"steps": 4}
             made[name, start] = trace(tiny_model(name), prompt_ids=prompt, probes=probes, gen_length=4, **given)
         data = made[name, start].data.copy(deep=True)

@@ -64,6 +64,7 @@ def build(
     value_norm: Array | None = None,
     residual_norm: Array | None = None,
     matrices: bool = False,
+    lens: bool = False,
     step_numbers: Sequence[int] | None = None,
     layer_numbers: Sequence[int] | None = None,
     heads: str = "all",
@@ -75,7 +76,8 @@ def build(
 
     `committed` are (position, step) in order; before its step a position is a mask, or absent without a `mask_id`.
     `matrices` brings whole matrices of every step, layer and head: attention, and q·k where q and k are given.
-    `regions` is a region name per position, `gold` the index of the gold document, `evidence` positions.
+    With `lens` the final token has rank 1 in the last layer when it is committed, and one more for each layer and step
+    before. `regions` is a region name per position, `gold` the index of the gold document, `evidence` positions.
     q (step, layer, head, query, dim), k (step, layer, kv_head, key, dim), value_norm (step, layer, kv_head, key) and
     residual_norm (step, layer, key) bring the variables of their probes.
     """
@@ -106,6 +108,8 @@ def build(
     data |= _flows(attention, here, of, names)
     shifted = (mask_id is None) if shift is None else shift
     data |= _tokens(attention, committed, numbers, ids, shifted, data["evidence"])
+    if lens:
+        data |= _lens(committed, layers, growing=mask_id is None)
     kv_heads = heads_
     if q is not None and k is not None:
         kv_heads = k.shape[2]
@@ -231,6 +235,16 @@ def _tokens(
     }
 
 
+def _lens(committed: Sequence[tuple[int, int]], layers: int, *, growing: bool) -> dict[str, Array]:
+    last = 0 if growing else max((when for _, when in committed), default=0)
+    rank = np.full((last + 1, len(committed), layers), -1)
+    for token, (_, when) in enumerate(committed):
+        for before in range(1 if growing else when + 1):
+            rank[before, token] = [1 + before + layers - 1 - layer for layer in range(layers)]
+    known = np.where(rank > 0, rank, np.nan)
+    return {"lens_rank": rank, "lens_logp": -np.log(known) - 0.1, "lens_peak": np.exp(-0.1) / known**0.5}
+
+
 def _qk(q: Array, k: Array, here: Array, causal: bool) -> dict[str, Array]:
     """Means over the queries that see a key, head by head; head h reads key head h // (heads / key heads)."""
     steps, layers, heads, size, _ = q.shape
@@ -349,7 +363,7 @@ def ready(pattern: str, *, causal: bool, sample: int = 0, noise: float = 0.05, l
         "evidence": EVIDENCE,
         "ref": f"{pattern}-{'arm' if causal else 'mdm'}",
     }
-    given |= {"q": q, "k": k, "value_norm": value, "residual_norm": residual}
+    given |= {"q": q, "k": k, "value_norm": value, "residual_norm": residual, "lens": True}
     return build(spread(weights, causal=causal, lengths=lengths), causal=causal, **(given | more))
 
 

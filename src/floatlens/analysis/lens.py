@@ -47,7 +47,7 @@ WORDS = Words(
 )
 
 
-@analysis("lens", requires=("lens_rank", "lens_logp"), words=WORDS)
+@analysis("lens", requires=("lens_rank", "lens_logp"), words=WORDS, optional=True)
 def lens(trace: Trace, *, tokens: str = "text") -> xr.Dataset:
     """Rank and probability of the tokens finally placed, by layer and steps before. `tokens="all"` counts EOS as well.
 

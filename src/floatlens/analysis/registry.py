@@ -28,10 +28,10 @@ from floatlens.core.errors import FloatlensError
 from floatlens.core.registry import Registry
 from floatlens.traces import Trace
 
-__all__ = ["ANALYSES", "Across", "Analysis", "analyse", "analysis", "question_of", "with_rule"]
+__all__ = ["ANALYSES", "Across", "Analysis", "analyse", "analysis", "forget_optional", "question_of", "with_rule"]
 
 P = ParamSpec("P")
-Across = Callable[[Sequence[Mapping[str, Any]]], xr.Dataset]
+Across = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, float]]
 """From the attributes that `measure` left on the datasets of one question's traces to numbers of the question."""
 
 ANALYSES: Registry[Analysis[...]] = Registry(
@@ -78,6 +78,7 @@ class Analysis(Generic[P]):
     summarise: Callable[[Group], Iterable[Summary]]
     words: Words
     across: Across | None = None
+    optional: bool = False
 
     def __call__(self, traces: Traces, *args: P.args, **kwargs: P.kwargs) -> Result:
         return _walk(traces, {self.name: (self, self._bound(*args, **kwargs))})[self.name]
@@ -101,15 +102,17 @@ def analysis(
     groups: Callable[[Trace], dict[str, Any]] = lambda trace: {"model": trace.model["ref"]},
     summarise: Callable[[Group], Iterable[Summary]] = no_summary,
     across: Across | None = None,
+    optional: bool = False,
 ) -> Callable[[Callable[Concatenate[Trace, P], xr.Dataset]], Analysis[P]]:
     """Make an `Analysis` of a function from one trace to a dataset; it is registered by a line in `ANALYSES`.
     `requires` are the trace variables it reads, `groups` says which traces are samples of one thing (by default, a
     model), and `summarise` yields numbers of a whole group for the tables. `across` compares the traces of one
-    question: from the `attrs` of their datasets to numbers that all of them then hold."""
+    question: from the `attrs` of their datasets to numbers that all of them then hold.
+    `optional` says that its probe is off by default, so traces without it are no news unless it was asked for."""
 
     def make(measure: Callable[Concatenate[Trace, P], xr.Dataset]) -> Analysis[P]:
         told = words or Words(name.replace("_", " ").capitalize())
-        made = Analysis(name, tuple(requires), measure, groups, summarise, told, across)
+        made = Analysis(name, tuple(requires), measure, groups, summarise, told, across, optional)
         update_wrapper(made, measure, updated=())
         made.__doc__ = "\n\n".join(filter(None, [inspect.getdoc(measure), told.text()]))
         return made
@@ -157,16 +160,17 @@ class _Pile:
         about = {"question": ("sample", self.questions), "data_set": ("sample", self.data_sets)}
         samples = xr.Dataset(data, coords=self.like[list(data)].coords).assign_coords(about)
         if self.across is not None:
-            samples = samples.merge(self._compared(self.across))
+            samples = samples.assign(self._compared(self.across))
         return Group(self.keys, self.facts, samples)
 
-    def _compared(self, across: Across) -> xr.Dataset:
+    def _compared(self, across: Across) -> dict[str, Any]:
         """What the traces of each question say together, for each of them."""
         traces: dict[str, list[Mapping[str, Any]]] = {}
         for question, kept in zip(self.questions, self.kept, strict=True):
             traces.setdefault(question, []).append(kept)
         found = {question: across(kept) for question, kept in traces.items()}
-        return xr.concat([found[question] for question in self.questions], dim="sample")
+        names = next(iter(found.values()))
+        return {name: ("sample", np.array([found[one][name] for one in self.questions])) for name in names}
 
 
 def analyse(
@@ -184,6 +188,12 @@ def analyse(
     """
     settings: Mapping[str, Mapping[str, Any]] = wanted if isinstance(wanted, Mapping) else {name: {} for name in wanted}
     return _walk(traces, {name: (ANALYSES[name], dict(given)) for name, given in settings.items()}, skipped)
+
+
+def forget_optional(skipped: dict[str, str]) -> None:
+    """Where all analyses were wanted: say nothing of those that need a probe which is off by default."""
+    for name in [name for name in skipped if name in ANALYSES and ANALYSES[name].optional]:
+        del skipped[name]
 
 
 def with_rule(names: Iterable[str], rule: str | None) -> dict[str, dict[str, Any]]:

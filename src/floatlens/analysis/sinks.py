@@ -76,14 +76,14 @@ class _Kept:
     documents: Mapping[bytes, Ints]
 
 
-def compare(traces: Sequence[Mapping[str, Any]]) -> xr.Dataset:
+def compare(traces: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """What sinks follow, over all pairs of a question's traces; NaN where no sink is in a document that moved."""
     pairs = [(_moved(a["kept"], b["kept"]), a["kept"], b["kept"]) for a, b in permutations(traces, 2)]
     parts = [_followed(moved, a, b) for moved, a, b in pairs if moved]
     found = np.concatenate(parts) if parts else np.empty((0, 4))
     position, token, by_position, by_token = nanmean(found)
-    values = (position, token, position - by_position, token - by_token, float(len(found)) if parts else np.nan)
-    return xr.Dataset(dict(zip(IDENTITY, values, strict=True)))
+    values = (position, token, position - by_position, token - by_token, len(found) if parts else np.nan)
+    return dict(zip(IDENTITY, map(float, values), strict=True))
 
 
 def _moved(a: _Kept, b: _Kept) -> dict[int, int]:

@@ -34,8 +34,8 @@ def plot_order(result: Result) -> Figure:
     ]
     every = TOKENS.index("all")
     found = {g.model: g.estimated(np.stack([g.values(name)[:, every] for name in _TAUS], axis=-1)) for g in result}
-    points, x = points_by_name(result, style, found, list(_TAUS.values()))
-    y = Axis("Kendall's τ with the step", range=(-1.05, 1.05))
+    points, x = points_by_name(result, style, found, ("correlation of the step with", list(_TAUS.values())))
+    y = Axis("Kendall's τ", range=(-1.05, 1.05))
     beside = Panel("order", "Rank correlation", x, y, points, reference=0.0)
     return beside_maps("Commit order", maps, beside, f"all tokens · {note(result, intervals='bars')}")
 

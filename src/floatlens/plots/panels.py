@@ -38,9 +38,10 @@ def peak_of(values: Sequence[Floats]) -> float:
 
 
 def points_by_name(
-    result: Result, style: Mapping[str, Look], found: Mapping[str, Estimate], names: Sequence[str]
+    result: Result, style: Mapping[str, Look], found: Mapping[str, Estimate], x: Labels
 ) -> tuple[tuple[Series, ...], Axis]:
-    """Points over names, models side by side: `found` has an estimate over the names for each model."""
+    """Points over the names of an axis, models side by side: `found` has an estimate over them for each model."""
+    label, names = x
     models = list(result.models)
     apart = 0.6 / max(len(models), 1)
     drawn = tuple(
@@ -52,5 +53,5 @@ def points_by_name(
         )
         for number, model in enumerate(models)
     )
-    ticks = tuple((float(place), name) for place, name in enumerate(names))
-    return drawn, Axis("", ticks, range=(-0.6, len(names) - 0.4))
+    ticks = tuple((float(place), name) for place, name in enumerate(map(str, names)))
+    return drawn, Axis(label, ticks, range=(-0.6, len(names) - 0.4))

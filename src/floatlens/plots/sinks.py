@@ -45,13 +45,15 @@ def plot_sink_kinds(result: Result) -> Figure:
     Example: `fl.plot_sink_kinds(fl.sinks(trace))`
     """
     style = looks(result)
-    kinds, x = points_by_name(result, style, {g.model: g.estimate("sink_heads") for g in result}, _NAMES)
+    kinds, x = points_by_name(
+        result, style, {g.model: g.estimate("sink_heads") for g in result}, ("kind of key", _NAMES)
+    )
     y = Axis("heads with a sink rate above 0.5", range=(0, None), percent=True)
     panels = [Panel("kinds", "Kinds of sinks", x, y, kinds)]
     found = {g.model: g.estimated(np.stack([g.values(name) for name in _FOLLOWS], axis=-1)) for g in result}
-    follows, x = points_by_name(result, style, found, list(_FOLLOWS.values()))
-    y = Axis("share of moved sinks, beyond chance", range=(None, 1.0))
-    panels.append(Panel("follows", "A moved sink follows", x, y, follows, reference=0.0))
+    follows, x = points_by_name(result, style, found, ("what a sink follows", list(_FOLLOWS.values())))
+    y = Axis("share of sinks, beyond chance", range=(None, 1.0))
+    panels.append(Panel("follows", "When documents change places", x, y, follows, reference=0.0))
     words = f"{_above(result)} · {note(result, intervals='bars')} · follows: lasting sinks inside documents"
     return Figure("Kinds of sinks", tuple(panels), words, size=(8.4, 3.7), widths=(3, 2))
 

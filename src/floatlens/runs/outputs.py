@@ -18,7 +18,7 @@ from floatlens.analysis.anchors import anchors
 from floatlens.analysis.conditions import edited
 from floatlens.analysis.effects import METRICS, edit_effects, effects_table, measured, moved
 from floatlens.analysis.qk import qk_maps
-from floatlens.analysis.registry import with_rule
+from floatlens.analysis.registry import forget_optional, with_rule
 from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.analysis.scores import gains, scores, table_one
 from floatlens.analysis.sources import trace_files
@@ -185,6 +185,8 @@ def publish_traces(
     skipped: dict[str, str] = {}
     settings = with_rule(wanted if only else ANALYSES if analyses is None else analyses, rule)
     results = analyse(_walk(files, first, each, see), settings, skipped=skipped)
+    if analyses is None and not only:
+        forget_optional(skipped)
     found = with_holm([*claims(results), *more])
     made = Findings(results=results, claims=found, skipped=skipped)
     figures = out / "figures"
@@ -192,7 +194,7 @@ def publish_traces(
         folder.mkdir(parents=True, exist_ok=True)
     reasons: dict[str, str] = {}
     data = {**results, **_of_first(first, only, rule, reasons)}
-    described = describe_figures(data, only or _figures_of(settings))
+    described = describe_figures(data, only or _figures_of([*results, *skipped]))
     for name, figure in described.figures.items():
         made.files += save_figure(draw(figure), figures / name, formats)
     told = {name: why for name, why in described.skipped.items() if name not in ("anchors", "qk_maps")}

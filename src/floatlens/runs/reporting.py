@@ -11,7 +11,7 @@ from typing import Any
 
 from floatlens import __version__
 from floatlens.analysis import ANALYSES, Result, analyse
-from floatlens.analysis.registry import with_rule
+from floatlens.analysis.registry import forget_optional, with_rule
 from floatlens.analysis.sources import has_traces, trace_files, traced_runs
 from floatlens.claims import answer_claims, claims
 from floatlens.records.store import is_run, open_answers, read_manifest, read_records
@@ -79,6 +79,7 @@ def _analysed(seen: Sequence[Seen], rule: str | None, each: Callable[[int, int],
     """Every analysis that the traces allow, in one pass; the others are skipped."""
     skipped: dict[str, str] = {}
     results = analyse(_walk(seen, each), with_rule(ANALYSES, rule), skipped=skipped) if seen else {}
+    forget_optional(skipped)
     return Analysed(results, seen, skipped)
 
 
