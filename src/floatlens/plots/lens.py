@@ -22,7 +22,7 @@ def plot_lens(result: Result) -> Figure:
     Example: `fl.plot_lens(fl.trace(model, question="Who?", gen_length=4, probes=["lens"]))`
     """
     style, maps, lines = looks(result), [], []
-    known = [np.isfinite(group.estimate("first").mean).any(axis=0) for group in result]
+    known = [np.asarray(np.isfinite(group.estimate("first").mean).any(axis=0)) for group in result]
     shown = [place for place in reversed(range(len(BEFORE))) if place == 0 or any(one[place] for one in known)]
     for group in result:
         layers, look = group.coordinate("first", "layer"), style[group.model]
