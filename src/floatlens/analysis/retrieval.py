@@ -82,7 +82,9 @@ def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
         defined = np.isfinite(flat)
         if not defined.any() or np.ptp(flat[defined]) == 0 or np.ptp(layers[defined]) == 0:
             return float("nan")
-        return float(stats.spearmanr(flat[defined], layers[defined]).statistic)
+        ranks = stats.rankdata(np.stack([flat[defined], layers[defined]]), axis=1)  # ties have their mean rank
+        first, second = ranks - ranks.mean(axis=1, keepdims=True)
+        return float(first @ second / np.sqrt((first @ first) * (second @ second)))
 
     return estimate_by_halves(group.by_question(group.values(score)), statistic, bounds=(-1, 1))
 

@@ -93,7 +93,7 @@ def plot_stress(curves: Sequence[Curve], test: str) -> Figure:
         panels.append(_stressed(f"{data} {name}" if several else name, ": ".join(filter(None, words)), own, style))
     layout = grid(len(panels), 3)
     counts = [int(n) for curve in found for n in np.ravel(curve.scores.n)]
-    words_below = f"{STRESS_TESTS[test].about} n = {span(counts)} questions per point; 95 % bootstrap intervals"
+    words_below = f"{STRESS_TESTS[test].about} n = {span(counts)} questions per point; 95 % intervals (Wilson)"
     size = (max(5.6, 3.1 * len(layout[0]) + 0.6), 1.0 + 2.6 * len(layout))
     title = STRESS_TESTS[test].title
     return Figure(title, tuple(panels), words_below, layout, size, share_y="all", page_width=320)
@@ -132,7 +132,7 @@ def plot_edits(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
             panels.append(_edited(words.replace("_", " "), some, doses, style, metric))
     layout = grid(len(panels), 4 if len(panels) > 6 else 3)
     counts = [int(n) for n in own["n"] if n]
-    words = f"n = {span(counts)} questions · bars: paired 95 % bootstrap intervals over questions"
+    words = f"n = {span(counts)} questions · bars: paired 95 % intervals over questions"
     size = (max(5.6, 3.2 * len(layout[0]) + 0.6), 1.1 + 2.7 * len(layout))
     return Figure(_EFFECTS[metric][0], tuple(panels), words, layout, size, share_y="all", page_width=340)
 

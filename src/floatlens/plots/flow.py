@@ -94,7 +94,7 @@ def _lifts(result: Result, model: str, documents: int, look: Look) -> Series:
 
 
 def _ratio_axis(drawn: tuple[Series, ...]) -> Axis:
-    """Ratios on a logarithmic axis, where twice and half are equally far from 1; linear where one is 0."""
+    """Ratios on a logarithmic axis, where twice and half are equally far from 1; linear where an interval reaches 0."""
     label = "gold lift\n(× other documents, over uniform)"
     ends = np.array([x for one in drawn for part in (one.mean, one.low, one.high) for x in part])
     ends = ends[np.isfinite(ends)]

@@ -27,7 +27,11 @@ _MOST = 4000
 """Answers that a report lists; with more, only the means are in it."""
 _LONGEST = 300
 """Characters of an answer that are listed."""
-_INTERVALS = ("intervals", "95 %, bootstrap over questions, seeded; differences are paired")
+_INTERVALS = (
+    "intervals",
+    "95 %, over questions: Wilson for scores, Newcombe for their paired differences, Hall for KL, "
+    "jackknife for robustness",
+)
 
 
 @dataclass(frozen=True, eq=False)
