@@ -113,7 +113,7 @@ class Edit:
     earliest_step: int = 0
     """The first step in which it can change anything."""
     row_group: RowGroup = "all"
-    """The rows whose received attention `preview` and `review` show."""
+    """The rows whose received attention `review` shows, and `preview` unless `preview_group` is another."""
     select: Select = Select()
     edits_logits: bool = False
     edits_weights: bool = False
@@ -123,6 +123,11 @@ class Edit:
     """False if the edit writes only to the heads and rows it selects, nothing below `HIDDEN`, nothing that is not
     finite, and returns the tensor it was given (or None, having written nothing). It is then given the block itself
     instead of a copy."""
+
+    @property
+    def preview_group(self) -> RowGroup:
+        """The rows whose received attention `preview` shows."""
+        return self.row_group
 
     @property
     def active(self) -> bool:

@@ -158,7 +158,7 @@ class Session:
         If it is the first edit of weights and the only one with a preview (`alone`), blocks are kept and shown to it
         before they are edited, without an extra pass; for an autoregressive pass the last rows are enough.
         """
-        edit, gather, state = edits[at], ReceivedAttention(layer, edits[at].row_group), layer.state
+        edit, gather, state = edits[at], ReceivedAttention(layer, edits[at].preview_group), layer.state
         groups = layer.query.shape[1] // layer.key.shape[1]
         rows = slice(0, state.queries)
         if alone and state.causal and state.queries > 1:

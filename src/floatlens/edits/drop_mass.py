@@ -12,6 +12,8 @@ from floatlens.attention.edit import Site
 from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer
 from floatlens.attention.received import choosable
+from floatlens.attention.setting import RowGroup
+from floatlens.core.errors import FloatlensError
 from floatlens.edits.drop import DropControl
 from floatlens.edits.row_edit import Rows, position_of, rows_return
 
@@ -36,16 +38,19 @@ class DropMass(DropControl):
     Each head takes keys in a random order, drawn anew for each layer and step, until they receive as much in this step
     as the keys that `DropAnchors` would drop; the last key is weakened as far as that needs. A head whose anchors hold
     more than all other keys loses these, and the other heads of the layer take over what is missing, in proportion to
-    what they have left. Rows are those that define the anchors. Anchors of the step before are never dropped.
+    what they have left. Received attention is that of the rows that are changed. Anchors of the step before are never
+    dropped. `strength` a leaves 1 − a of what the dropped keys lose.
 
     Example: `fl.edits.DropAnchors(k=5).control(seed=1, kind="mass")`
     """
 
     def __init__(self, k: int | None = None, *, seed: int = 0, **settings: Any) -> None:
         super().__init__(k, seed=seed, **settings)
+        if (self.of, self.row_group) == ("unedited", "last"):
+            raise FloatlensError('DropMass: rows="last" with of="unedited" has no control by mass; give of="edited"')
         self._anchors: dict[tuple[int, int], Tensor] = {}
         self._plans: dict[tuple[int, int], _Plan] = {}
-        self._removed: list[tuple[Rows, Tensor, Tensor, Tensor]] = []
+        self._removed: list[tuple[Rows, Tensor, Tensor]] = []
         self._unmatched: list[Tensor] = []
         self._choices = 0
 
@@ -59,6 +64,10 @@ class DropMass(DropControl):
         if not self._choices:
             return {}
         return {"unmatched": sum(int(found) for found in self._unmatched) / self._choices}
+
+    @property
+    def preview_group(self) -> RowGroup:
+        return "answer" if self.row_group == "last" else self.row_group
 
     def wants_preview(self, layer: Layer) -> bool:
         return self.acts_in(position_of(layer).step) or super().wants_preview(layer)
@@ -90,15 +99,13 @@ class DropMass(DropControl):
         if (earlier := self._anchors.get((layer.index, step - 1))) is not None:
             free = free & ~_wide(earlier, received)
         held = (received * anchors).sum(-1)
-        if self.strength < 1:
-            held = self.strength * held * (1 - held) / (1 - self.strength * held)
         mine = torch.zeros_like(held, dtype=torch.bool)
         mine[:, list(self.heads_of(layer))] = True
         wanted, short = share_out(held * mine, (received * free).sum(-1) * mine)
         self._unmatched.append(short.sum())
         self._choices += int((held.sum(-1) > 0).sum())
         order = self.draw(layer, step).masked_fill(~free, -torch.inf).argsort(dim=-1, descending=True, stable=True)
-        kept = weaken((received * free).gather(-1, order), wanted)
+        kept = 1 - self.strength * (1 - weaken((received * free).gather(-1, order), wanted))
         most = int((kept < 1).sum(-1).max()) if kept.numel() else 0
         return _Plan(order[..., :most], kept[..., :most])
 
@@ -119,20 +126,17 @@ class DropMass(DropControl):
         had = values.gather(-1, at)
         kept = torch.where(had > HIDDEN / 2, kept, 1.0)
         values.scatter_(-1, at, (had + kept.log()).clamp_(min=HIDDEN))
-        partly = (kept > 0) & (kept < 1)
-        last = torch.where(partly, had, -torch.inf).logsumexp(-1)
-        weakened = torch.where(partly, had + kept.log(), -torch.inf).logsumexp(-1)
-        self._removed.append((rows, (had + torch.log1p(-kept)).logsumexp(-1), last, weakened))
+        self._removed.append((rows, torch.where(kept < 1, had, -torch.inf), kept))
 
     def totals(self, site: Site, totals: Tensor) -> None:
-        """Report what the keys that are not dropped gained."""
-        for rows, removed, last, weakened in self._removed:
-            left = totals[:, rows.local, rows.inside]
-            before = torch.logaddexp(left, removed)
-            share, old, new = (removed - before).exp(), (last - before).exp(), (weakened - left).exp()
-            others = (1 - new) * share  # what they have now minus what they had
-            moved = others + (new - old).clamp(min=0)
-            self.count(rows, torch.where(left.isinf(), 0.0, moved))
+        """Report what other keys gained: those that are not dropped, and a weakened one that grew with them."""
+        for rows, had, kept in self._removed:
+            left = totals[:, rows.local, rows.inside].unsqueeze(-1)
+            removed = (had + torch.log1p(-kept)).logsumexp(-1, keepdim=True)
+            old = (had - torch.logaddexp(left, removed)).exp()
+            new = (had - left).exp() * kept
+            moved = (old - new).sum(-1) + (new - old).clamp(min=0).sum(-1)
+            self.count(rows, torch.where(left.squeeze(-1).isinf(), 0.0, moved.clamp(min=0)))
 
 
 def share_out(wanted: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
