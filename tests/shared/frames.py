@@ -19,8 +19,8 @@ def edit(name: str, **settings: Any) -> Edited:
     return Edited(name=name, settings=settings)
 
 
-def control(one: Edited) -> Edited:
-    return one.model_copy(update={"control": "random", "seed": 0})
+def control(one: Edited, kind: str = "mass", seed: int = 0) -> Edited:
+    return one.model_copy(update={"control": kind, "seed": seed})
 
 
 def stressed(test: str, x: float, point: str | None = None, series: str | None = None) -> Stressed:

@@ -200,7 +200,7 @@ class Edit:
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
         """What the keys of some samples and heads would receive without this edit: (batch, head, key), each once.
 
-        All other edits of logits, and the edits of weights earlier in the list, are already applied.
+        All other edits of logits are already applied, and for an edit of weights those earlier in the list.
         """
 
     def wants_review(self, layer: Layer) -> bool:

@@ -142,7 +142,7 @@ class Session:
         for edit in edits:
             edit.begin_layer(layer)
         previewing = [at for at, edit in enumerate(edits) if edit.wants_preview(layer)]
-        previewing.sort(key=lambda at: edits[at].edits_weights)  # the others act first, so they choose first
+        previewing.sort(key=lambda at: edits[at].edits_weights)  # edits of logits act first, so they choose first
         before = None
         for at in previewing:
             earlier = [other for other in edits[:at] if other.edits_weights and other.acts(layer)]
@@ -172,8 +172,9 @@ class Session:
                 edit.preview(layer, gather.received[samples, heads], samples, heads)
 
             return before
+        earlier = [other for other in edits[:at] if other.edits_weights and edit.edits_weights]
         others = [other for other in edits if other is not edit and not other.edits_weights]
-        hooks = hooks_of([*(e for e in edits[:at] if e.edits_weights), *others], layer, self.model, lookahead=True)
+        hooks = hooks_of([*earlier, *others], layer, self.model, lookahead=True)
         unused = np.zeros(state.queries, dtype=bool)
         run(visit=gather.block, classes=gather.classes, needed=unused, within=rows, hooks=hooks)
         edit.preview(layer, gather.received, *(slice(0, size) for size in layer.query.shape[:2]))
