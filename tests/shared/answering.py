@@ -101,10 +101,10 @@ def _record(kind: str, model: str, data: str, condition: str, question: int, sai
     score = float(right(model, condition, question))
     more: dict[str, Any] = {}
     if kind == "intervene" and condition != "plain":
-        more["kl"] = 0.25 + question / 100
+        more |= {"kl": 0.25 + question / 100, "earliest_step": 1, "moved_share": 0.1}
     if kind == "intervene" and question < 2:
         more["measured"] = {"overlap": 0.5, "speed": 0.1}
-    scores = {"accuracy": score, "f1": score, "exact_match": score}
+    scores = {"accuracy": score, "f1": score, "exact_match": score, "decided_at": (0, 1)}
     return Record(
         what="answer",
         index=question,

@@ -96,6 +96,11 @@ class Edited(_Condition):
         """The edit itself, of its control or of itself."""
         return self.model_copy(update={"control": None, "seed": None})
 
+    @property
+    def pooled(self) -> Edited:
+        """The same without the seed: all draws of a control together."""
+        return self.model_copy(update={"seed": None})
+
 
 Condition = Annotated[Closed | Rag | Stressed | Edited, Field(discriminator="kind")]
 """How a question is put; `kind` says which."""
