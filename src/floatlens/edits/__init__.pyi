@@ -6,6 +6,7 @@ from .context import Select as Select
 from .context import edit as edit
 from .drop import DropAnchors as DropAnchors
 from .drop import DropRandom as DropRandom
+from .drop_mass import DropMass as DropMass
 from .freeze import FreezeLayers as FreezeLayers
 from .pin import PinAnchors as PinAnchors
 from .pin import SwapAnchors as SwapAnchors
