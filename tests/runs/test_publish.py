@@ -167,7 +167,7 @@ def test_a_number_is_the_one_that_the_analysis_gives_by_itself(
 def test_the_table_of_claims_holds_the_verdicts(everything: SimpleNamespace, kind: str) -> None:
     found = read(everything.out, "claims", kind)
     found = found.fillna(dict.fromkeys(("statistic", "parts"), ""))  # a claim without parts; CSV knows no empty text
-    assert {"arm-fixed", "mdm-moves", "mdm-right", "qk-split"} <= set(found["claim"])
+    assert {"arm-fixed", "mdm-moves (all rows)", "mdm-right", "qk-split"} <= set(found["claim"])
     assert found["verdict"].tolist() == [one.verdict for one in everything.made.claims]
     pd.testing.assert_frame_equal(found, claims_frame(everything.made.claims), check_dtype=False, rtol=1e-12)
 
@@ -182,7 +182,7 @@ def read(out: Path, name: str, kind: str) -> pd.DataFrame:
 def test_provenance_says_what_the_tables_rest_on(everything: SimpleNamespace) -> None:
     found = json.loads((everything.out / "tables" / "provenance.json").read_text(encoding="utf-8"))
     assert list(found) == list(ANALYSES)
-    assert found["drift"]["settings"] == {"rule": "robust(ε=3.5)", "group": "all"}
+    assert found["drift"]["settings"] == {"rule": "robust(ε=3.5)"}
     assert found["absorption"]["settings"]["rule"] == "top1"
     assert found["drift"]["questions"] == {"fixed-arm": 2, "moving-mdm": 3}
     assert found["flow"]["questions"] == {
