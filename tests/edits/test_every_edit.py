@@ -10,7 +10,16 @@ import pytest
 
 from floatlens import Edit, Select
 from floatlens.core.errors import FloatlensError
-from floatlens.edits import AblateHeads, DropAnchors, DropMass, DropRandom, FreezeLayers, PinAnchors, SinkToken, SwapAnchors
+from floatlens.edits import (
+    AblateHeads,
+    DropAnchors,
+    DropMass,
+    DropRandom,
+    FreezeLayers,
+    PinAnchors,
+    SinkToken,
+    SwapAnchors,
+)
 
 slow = pytest.mark.slow
 """Most of what follows; what every commit has to keep (strength 0, the cache, and what edits declare) is not."""
@@ -152,7 +161,9 @@ def test_a_batch_changes_nothing(make: Callable[..., Any], decoded: Any, tiny_mo
 
 
 @slow
-@pytest.mark.parametrize("name", ["drop random", "drop mass answer", "pin answer", "pin step0", "swap bos", "mean", "freeze random"])
+@pytest.mark.parametrize(
+    "name", ["drop random", "drop mass answer", "pin answer", "pin step0", "swap bos", "mean", "freeze random"]
+)
 def test_padding_on_the_right(name: str, decoded: Any, tiny_model: Any) -> None:
     check_batch(tiny_model("llada"), MAKERS[name], decoded, "right", steps=3, gen_length=3)
     check_batch(tiny_model("llama"), MAKERS[name], decoded, "right", gen_length=3)

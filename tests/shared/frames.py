@@ -50,6 +50,8 @@ def answers(
             row |= {"model": model, "model_kind": kind, "data": data, "index": i, "id": f"q{i}"}
             row |= {"condition": condition, "kind": condition.kind}
             row |= {"prediction": "x", "accuracy": float(value), "f1": value / 2, "exact_match": 0.0}
-            row |= {"decided_at": (0, 1)} | ({"earliest_step": 1, "moved_share": 0.1} if condition.kind == "edit" else {})
+            row |= {"decided_at": (0, 1)} | (
+                {"earliest_step": 1, "moved_share": 0.1} if condition.kind == "edit" else {}
+            )
             rows.append(row | dict(more(condition, i, value)))
     return pd.DataFrame(rows, columns=list(COLUMNS))

@@ -143,8 +143,8 @@ def _caption(rows: pd.DataFrame, metric: str) -> str:
         if drawn["draws"].max() > 1:
             words.append(f"means over {_span(drawn['draws'])} draws of each control")
     return (
-        f"{'; '.join(words)}. In brackets: paired 95 % intervals over {_span(rows['n'])} questions, of which an edit can "
-        f"change {_span(rows['exposed'])}."
+        f"{'; '.join(words)}. In brackets: paired 95 % intervals over {_span(rows['n'])} questions, of which "
+        f"{_span(rows['exposed'])} are exposed: the edit can change the answer."
     )
 
 

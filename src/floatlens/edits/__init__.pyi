@@ -8,6 +8,7 @@ from .drop import DropAnchors as DropAnchors
 from .drop import DropRandom as DropRandom
 from .drop_mass import DropMass as DropMass
 from .freeze import FreezeLayers as FreezeLayers
+from .patch import PatchStates as PatchStates
 from .pin import PinAnchors as PinAnchors
 from .pin import SwapAnchors as SwapAnchors
 from .row_edit import RowEdit as RowEdit

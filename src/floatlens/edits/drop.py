@@ -32,9 +32,9 @@ class DropAnchors(RowEdit):
 
     Received attention is the mean over all real queries, for an autoregressive model the last row. `rows="answer"`
     takes the mean over the rows of the answer, "last" the last row of any model; only rows of the answer are then
-    changed. `rule` replaces the k largest. `of="edited"` measures step s − 1 as it was, without the keys dropped there; "unedited" measures it as it
-    would have been with them, so a persistent anchor stays dropped. `strength` a multiplies the weight of a dropped key
-    by 1 − a before rows are normalised again.
+    changed. `rule` replaces the k largest. `of="edited"` measures step s − 1 as it was, without the keys dropped there;
+    "unedited" measures it as it would have been with them, so a persistent anchor stays dropped. `strength` a
+    multiplies the weight of a dropped key by 1 − a before rows are normalised again.
 
     Example: `with fl.edit(model, fl.edits.DropAnchors(k=5)): fl.decode(model, ids, gen_length=16)`
     """

@@ -1,4 +1,4 @@
-"""`DropMass`: the control of `DropAnchors` that moves as much attention, by dropping random keys that are not anchors."""
+"""`DropMass`: the control of `DropAnchors` that moves as much attention, by dropping random other keys."""
 
 from __future__ import annotations
 

@@ -57,10 +57,10 @@ class PinAnchors(RowEdit):
     """In each row, the weight of every current anchor moves to the anchors of step 0, or to the first token ("bos").
 
     Anchors are the `k` keys of each head and layer that receive most (mean over all real queries; the last row of an
-    autoregressive model), or those of `rule`. `rows="answer"` takes the mean over the rows of the answer, "last" the last
-    row of any model; only rows of the answer are then changed. Several targets share in proportion to what they received in step 0. A
-    current anchor that is a target keeps its weight. `to="step0"` does not edit step 0. A head without an anchor in
-    step 0 (possible with zscore), or a row that sees no target, is left unchanged.
+    autoregressive model), or those of `rule`. `rows="answer"` takes the mean over the rows of the answer, "last" the
+    last row of any model; only rows of the answer are then changed. Several targets share in proportion to what they
+    received in step 0. A current anchor that is a target keeps its weight. `to="step0"` does not edit step 0. A head
+    without an anchor in step 0 (possible with zscore), or a row that sees no target, is left unchanged.
 
     Example: `fl.trace(model, prompt="…", edits=[fl.edits.PinAnchors(to="bos")])`
     """

@@ -244,7 +244,7 @@ class RowEdit(Edit):
         self._shares.append((rows.site.batch, moved.sum((1, 2), dtype=torch.float64), each))
 
     def row_mask(self, rows: Rows) -> Tensor | None:
-        """(batch, 1, query, 1) bool: the rows that are changed, of an edit limited to those of the answer; None: all."""
+        """(batch, 1, query, 1) bool: the rows that are changed, where only those of the answer are; None: all."""
         if self.row_group == "all":
             return None
         within = rows.site.layer.state.answer_rows[rows.site.batch, rows.queries]

@@ -15,6 +15,7 @@ from .layers import plot_qk as plot_qk
 from .layers import plot_summary as plot_summary
 from .maps import plot_anchors as plot_anchors
 from .maps import plot_qk_maps as plot_qk_maps
+from .patching import plot_patching as plot_patching
 from .registry import FIGURES as FIGURES
 from .registry import FigureType as FigureType
 from .registry import describe_figures as describe_figures

@@ -116,7 +116,8 @@ def _stressed(name: str, title: str, curves: Sequence[Curve], style: Mapping[str
 def plot_edits(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
     """What edits do to a metric ("accuracy", "f1" or "kl"), from `edit_effects(answers)`. Panels are named by title.
 
-    Crosses are the random controls by mass, plus signs those by count. A variant of an edit with several doses has a panel of its own.
+    Crosses are the random controls by mass, plus signs those by count. A variant of an edit with several doses has a
+    panel of its own.
 
     Example: `fl.plot_edits(edit_effects(answers), "kl")`
     """

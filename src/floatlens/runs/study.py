@@ -166,7 +166,9 @@ class Study(_Part):
     heads_from: tuple[str, ...] = Field(
         (), description="runs whose traces tell which heads retrieve, for ablate_heads:top=N; (): this study's traces"
     )
-    control_draws: int = Field(1, ge=1, description="draws of each random control of an edit; effects average over them")
+    control_draws: int = Field(
+        1, ge=1, description="draws of each random control of an edit; effects average over them"
+    )
     analyses: tuple[str, ...] | None = Field(None, description="None: all that the probes allow")
     seeds: Seeds = Seeds()
     out: str | None = Field(None, description="the run folder; None: runs/NAME")
