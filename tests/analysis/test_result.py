@@ -31,8 +31,8 @@ def test_estimates_have_one_shape_whatever_the_number_of_models(two):
     one = drift(ready("moving", causal=False))
     assert isinstance(one.slope, Estimates)
     assert isinstance(two.absorbed, Estimates)
-    assert one.slope.mean.dims == one["slope"].low.dims == ("model",)
-    assert float(one.slope) == float(one["slope"].sel(model="moving-mdm").mean) == 2
+    assert one.slope.mean.dims == one["slope"].low.dims == ("model", "queries")
+    assert float(one.slope.sel(queries="all")) == float(one["slope"].sel(model="moving-mdm", queries="all").mean) == 2
     assert two.absorbed.mean.dims == ("model", "view", "layer")
     assert two.absorbed.mean["model"].values.tolist() == ["moving-mdm", "fixed-arm"]
     expected = two.group("fixed-arm").estimate("absorbed")
@@ -66,17 +66,18 @@ def test_the_samples_are_one_dataset(two):
     mean = two.data["absorbed"].groupby("model").mean()
     assert np.allclose(mean.sel(model="fixed-arm"), two.group("fixed-arm").estimate("absorbed").mean)
     single = drift(ready("moving", causal=False))
-    assert "step" in single.data["track"].dims
+    assert "step" in single.data["track_by_layer"].dims
 
 
 def test_results_show_themselves_as_tables(two):
     shown = repr(drift(ready("moving", causal=False)))
-    assert shown.startswith("drift · Do anchors stay where they are? · rule robust(ε=3.5), group all\n")
+    assert shown.startswith("drift · Do anchors stay where they are? · rule robust(ε=3.5)\n")
     assert "moving-mdm" in shown
-    assert "slope " in shown
-    assert "2 (n=1, no interval)" in shown
+    assert "slope (queries) " in shown
+    assert "steps (queries) " in shown
+    assert "8 to 8" in shown
     assert "nan" not in shown
-    assert "track_by_layer (step × layer)" in shown
+    assert "track_by_layer (queries × step × layer)" in shown
     many = repr(two)
     assert "absorbed (view × layer)" in many
     assert "fixed-arm" in many

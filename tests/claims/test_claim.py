@@ -12,7 +12,9 @@ from scipy.special import ndtr
 from floatlens.analysis import Estimate, Result, analyse
 from floatlens.analysis.intervals import estimate
 from floatlens.claims import CLAIMS, Claim, Finding, Limit, Part, claim, claims, claims_frame
-from shared.synthetic import ready, samples
+from shared.synthetic import ready, samples, with_control
+
+MOVES = "mdm-moves (answer rows)"
 
 COLUMNS = [
     *("claim", "subject", "verdict", "statement", "statistic", "effect", "low", "high", "limit", "n", "figure"),
@@ -240,8 +242,9 @@ def test_every_claim_describes_itself() -> None:
 
 def test_claims_whose_results_are_absent_are_not_judged() -> None:
     results = analyse(samples("moving", causal=False, n=2), ["drift", "absorption"])
-    assert {one.id for one in claims(results)} == {"mdm-moves", "mdm-right", "shallow-spread"}
-    assert {one.id for one in claims({"drift": results["drift"]})} == {"shallow-spread"}
+    about_drift = {"mdm-moves (answer rows)", "mdm-moves (all rows)", "mdm-right", "mdm-frontier", "layers-differ"}
+    assert {one.id for one in claims(results)} == {*about_drift, "shallow-spread"}
+    assert claims({"absorption": results["absorption"]}) == []  # of one kind of models
     assert claims({}) == []
 
 
@@ -251,25 +254,24 @@ def test_claims_about_another_kind_of_model_are_not_made() -> None:
 
 
 def test_results_given_are_used_as_they_are() -> None:
-    traces = samples("moving", causal=False, n=20)
-    results = analyse(traces, {"drift": {"rule": "topk(30)"}, "absorption": {}})
-    by_id = {one.id: one for one in claims(results)}
-    assert by_id["mdm-moves"].verdict == "contradicted"  # every key is an anchor, so that no set ever changes
-    assert next(one for one in claims(traces) if one.id == "mdm-moves").verdict == "supported"
+    traces = with_control(samples("moving", causal=False, n=20))
+    by_id = {one.id: one for one in claims(analyse(traces, {"drift": {"rule": "topk(30)"}}))}
+    assert by_id[MOVES].verdict == "contradicted"  # every key is an anchor, so that no set ever changes
+    assert next(one for one in claims(traces) if one.id == MOVES).verdict == "supported"
 
 
 def test_too_few_samples_decide_nothing() -> None:
-    few, enough = (claims(samples("moving", causal=False, n=n)) for n in (19, 20))
+    few, enough = (claims(with_control(samples("moving", causal=False, n=n))) for n in (19, 20))
     assert {one.verdict for one in few} == {"undecided"}
-    assert next(one for one in enough if one.id == "mdm-moves").verdict == "supported"
+    assert next(one for one in enough if one.id == MOVES).verdict == "supported"
 
 
 def test_traces_of_one_question_are_one_sample_of_it() -> None:
     """Twenty traces of 19 questions are 19 samples: the guard counts questions, and says so."""
     traces = [ready("moving", causal=False, sample=i, question=f"question {i % 19}") for i in range(20)]
-    found = claims(traces)
+    found = claims([*traces, *with_control(samples("moving", causal=False, n=20))[20:]])
     assert {one.verdict for one in found} == {"undecided"}
-    (moves,) = [one for one in found if one.id == "mdm-moves"]
+    (moves,) = [one for one in found if one.id == MOVES]
     assert {int(part.found.n) for part in moves.parts} == {19}
     assert moves.changes == "more questions: 19 so far, and at least 20 are needed"
 

@@ -5,20 +5,14 @@ from __future__ import annotations
 from floatlens.analysis import Result, absorption
 from floatlens.claims import claims
 from floatlens.claims.claim import controls_of, of_kind
-from floatlens.traces import Trace
-from shared.synthetic import samples
+from shared.synthetic import as_control, samples
 
 
 def _result(**analysed) -> Result:
     traces = samples("moving", causal=False, n=3)
-    return absorption([*traces, *(_control(trace, seed) for seed in (0, 1) for trace in traces)], **analysed)
-
-
-def _control(trace: Trace, seed: int) -> Trace:
-    of = trace.model["ref"]
-    control = {"of": of, "kind": "shuffled_weights", "seed": seed}
-    model = {**trace.model, "ref": f"{of}, weights shuffled (seed {seed})", "control": control}
-    return Trace(trace.data.assign_attrs(model=model))
+    return absorption(
+        [*traces, *(as_control(trace, "moving-mdm", seed) for seed in (0, 1) for trace in traces)], **analysed
+    )
 
 
 def test_controls_are_not_among_the_models_of_a_kind():
@@ -46,6 +40,6 @@ def test_results_without_controls():
 
 def test_no_claim_is_about_a_control():
     traces = samples("moving", causal=False, n=3)
-    judged = claims([*traces, *(_control(trace, 0) for trace in traces)], skipped={})
+    judged = claims([*traces, *(as_control(trace, "moving-mdm") for trace in traces)], skipped={})
     assert {claim.model for claim in judged} <= {"moving-mdm", None}
     assert not any("shuffled" in claim.subject for claim in judged)

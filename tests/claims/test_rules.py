@@ -1,4 +1,4 @@
-"""The rule of every claim on traces whose truth is known, both ways: twenty samples each, all but their noise the same.
+"""Rules of claims about absorption and mechanism where the truth is known, both ways: twenty samples each.
 
 `trace` puts extra weight on chosen keys of otherwise even attention, so that what a verdict should say is plain from
 how the traces were made. Kind and mask are apart here: a diffusion model can be causal and an ARM bidirectional.
@@ -15,7 +15,7 @@ import pytest
 from floatlens.analysis import analyse
 from floatlens.claims import CLAIMS, Claim, claims
 from floatlens.traces import Trace
-from shared.synthetic import MASK, REGIONS, TEXTS, Array, build, samples, spread
+from shared.synthetic import MASK, REGIONS, TEXTS, Array, build, spread
 
 STEPS, LAYERS, HEADS, SIZE, N = 6, 4, 2, len(REGIONS), 20
 ANSWER = [place for place, region in enumerate(REGIONS) if region == "answer"]
@@ -57,7 +57,7 @@ def effects(found: Claim) -> list[float]:
     return [float(part.found.mean) for part in found.parts]
 
 
-# -- fixed, moving, uniform -------------------------------------------------------------------------------------------
+# -- patterns ---------------------------------------------------------------------------------------------------------
 
 
 def fixed(step: int, layer: int) -> dict[int, float]:
@@ -68,92 +68,8 @@ def right(step: int, layer: int) -> dict[int, float]:
     return {2 + 2 * step: 70.0}
 
 
-def left(step: int, layer: int) -> dict[int, float]:
-    return {14 - 2 * step: 70.0}
-
-
 def even(step: int, layer: int) -> dict[int, float]:
     return {}
-
-
-@pytest.mark.parametrize("causal", [True, False])
-def test_a_fixed_sink_is_fixed(causal: bool) -> None:
-    found = judged(several(fixed, kind="arm", causal=causal), "arm-fixed")
-    assert found.verdict == "supported"
-    if not causal:
-        assert effects(found) == pytest.approx([71 / 100 * 30, 1, 1], rel=0.05)  # 71 of 100 parts instead of 1 of 30
-    as_mdm = several(fixed, causal=causal)
-    assert judged(as_mdm, "mdm-moves").verdict == "contradicted"
-    assert judged(as_mdm, "mdm-right").verdict == "contradicted"
-
-
-@pytest.mark.parametrize("causal", [True, False])
-def test_a_sink_that_moves_right_moves_and_moves_right(causal: bool) -> None:
-    traces = several(right, causal=causal)
-    moves, to_the_right = judged(traces, "mdm-moves"), judged(traces, "mdm-right")
-    assert (moves.verdict, to_the_right.verdict) == ("supported", "supported")
-    assert effects(moves)[1] == 0
-    assert effects(to_the_right)[1] == 2
-    assert judged(several(right, kind="arm", causal=causal), "arm-fixed").verdict == "contradicted"
-
-
-@pytest.mark.parametrize("causal", [True, False])
-def test_a_sink_that_moves_left_moves_but_not_to_the_right(causal: bool) -> None:
-    traces = several(left, causal=causal)
-    assert judged(traces, "mdm-moves").verdict == "supported"
-    found = judged(traces, "mdm-right")
-    assert found.verdict == "contradicted"
-    assert effects(found)[1] == -2
-
-
-@pytest.mark.parametrize("causal", [True, False])
-def test_even_attention_is_neither(causal: bool) -> None:
-    traces = several(even, causal=causal)
-    assert judged(traces, "mdm-moves").verdict == "contradicted"
-    assert judged(traces, "mdm-right").verdict == "contradicted"
-    assert judged(several(even, kind="arm", causal=causal), "arm-fixed").verdict == "contradicted"
-
-
-def test_a_causal_mask_alone_gives_an_anchor_and_its_strength_refutes_it() -> None:
-    strength, steps, layers = judged(several(even, kind="arm", causal=True), "arm-fixed").parts
-    assert (steps.verdict, layers.verdict) == (
-        "undecided",
-        "undecided",
-    )  # no layer has an anchor that could be compared
-    assert strength.verdict == "contradicted"
-    assert strength.found.mean == pytest.approx(1, abs=0.02)
-
-
-def test_a_sink_that_is_elsewhere_in_every_layer_is_not_one_anchor() -> None:
-    traces = several(lambda step, layer: {0: 70.0} if layer < 2 else {5 * layer: 70.0}, kind="arm")
-    found = judged(traces, "arm-fixed")
-    assert [part.verdict for part in found.parts] == ["supported", "supported", "contradicted"]
-    assert effects(found)[2] == pytest.approx(1 / 3)  # of three pairs of layers the first agrees
-
-
-def test_a_fixed_sink_of_some_layers_is_not_made_to_move_by_the_noise_of_the_others() -> None:
-    def places(step: int, layer: int) -> dict[int, float]:
-        random = np.random.default_rng([step, layer])
-        return {0: 70.0} if layer < 2 else {int(random.integers(SIZE)): 0.3}  # at most 1.5 times the even share
-
-    assert judged(several(places), "mdm-moves").verdict != "supported"
-
-
-def test_a_sink_beside_the_first_position_is_not_the_anchor_the_claim_is_about() -> None:
-    assert judged(several(lambda step, layer: {7: 70.0}, kind="arm"), "arm-fixed").verdict == "contradicted"
-
-
-@pytest.mark.parametrize(("pattern", "causal", "verdicts"), [
-    ("fixed", True, {"arm-fixed": "supported"}),
-    ("moving", True, {"arm-fixed": "contradicted"}),
-    ("uniform", True, {"arm-fixed": "contradicted"}),
-    ("fixed", False, {"mdm-moves": "contradicted", "mdm-right": "contradicted"}),
-    ("moving", False, {"mdm-moves": "supported", "mdm-right": "supported"}),
-    ("uniform", False, {"mdm-moves": "contradicted", "mdm-right": "contradicted"}),
-])  # fmt: skip
-def test_the_same_where_an_autoregressive_sequence_grows(pattern: str, causal: bool, verdicts: dict[str, str]) -> None:
-    found = {one.id: one.verdict for one in claims(samples(pattern, causal=causal, n=N))}
-    assert {id: found[id] for id in verdicts} == verdicts
 
 
 # -- absorption -------------------------------------------------------------------------------------------------------

@@ -16,11 +16,12 @@ from floatlens.records import Record
 from floatlens.records.store import FORMAT, write_records
 from floatlens.traces import Trace
 from shared.answering import condition_of
-from shared.synthetic import ready, samples
+from shared.synthetic import ready, samples, with_control
 
 KINDS = {"moving-mdm": "mdm", "fixed-arm": "arm"}
 ASKED = {"rag-gain": "supported", "rag-gain (headroom)": "undecided", "rag-accuracy": "undecided"}
 """The autoregressive model knows everything, so it has no headroom; both answer everything with documents."""
+MOVES = "mdm-moves (answer rows)"
 EDIT = ("drop_anchors k=1", "drop_anchors k=1 (random)")
 
 
@@ -43,6 +44,10 @@ def run(folder: Path, conditions: Iterable[str], **more: Any) -> Path:
     return folder
 
 
+def controlled(pattern: str, causal: bool) -> list[Trace]:
+    return with_control(samples(pattern, causal=causal, n=20))
+
+
 def by_id(run: Any, **more: Any) -> dict[str, str]:
     return {one.id: one.verdict for one in claims(run, **more)}
 
@@ -60,13 +65,13 @@ def test_a_study_gives_the_claims_of_all_it_holds(tmp_path: Path) -> None:
     study = run(tmp_path / "study", ["closed", "rag", *EDIT])
     answered = ASKED | {"arm-without-anchors": "supported", "mdm-without-anchors": "supported"}
     assert by_id(study) == answered
-    traces = [*samples("moving", causal=False, n=20), *samples("fixed", causal=True, n=20)]
+    traces = [one for name, causal in (("moving", False), ("fixed", True)) for one in controlled(name, causal)]
     for number, trace in enumerate(traces):
         trace.save(study / "traces" / f"{number:02d}")
     seen: list[str] = []
     found = by_id(study, each=lambda trace: seen.append(trace.model["ref"]))
     assert found == by_id(traces) | answered
-    assert (found["mdm-moves"], found["arm-fixed"]) == ("supported", "supported")
+    assert (found[MOVES], found["arm-fixed"]) == ("supported", "supported")
     assert seen == [trace.model["ref"] for trace in traces]
 
 
@@ -99,9 +104,9 @@ def test_runs_of_two_data_sets_say_whether_anchors_depend_on_the_task(tmp_path: 
 
 
 def test_a_rule_is_that_of_every_analysis() -> None:
-    traces = samples("moving", causal=False, n=20)
-    assert by_id(traces)["mdm-moves"] == "supported"
-    assert by_id(traces, rule="topk(30)")["mdm-moves"] == "contradicted"  # every key is an anchor: no set ever changes
+    traces = controlled("moving", False)
+    assert by_id(traces)[MOVES] == "supported"
+    assert by_id(traces, rule="topk(30)")[MOVES] == "contradicted"  # every key is an anchor: no set ever changes
 
 
 def test_nothing_to_judge_is_an_error(tmp_path: Path) -> None:

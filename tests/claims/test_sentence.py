@@ -7,7 +7,7 @@ import pytest
 
 from floatlens.analysis import Estimate
 from floatlens.claims import Claim, Limit, claims, floating_sentence
-from shared.synthetic import samples
+from shared.synthetic import samples, with_control
 
 INTERVALS = {"supported": (2, 3), "too small": (0.5, 0.9), "contradicted": (-1, 0), "undecided": (0.5, 2)}
 
@@ -65,7 +65,7 @@ def test_the_sentence_follows_from_the_verdicts(given: list[Claim], sentence: st
 
 
 def test_models_have_their_short_names() -> None:
-    found = claims(samples("moving", causal=False, n=20))
+    found = claims(with_control(samples("moving", causal=False, n=20)))
     assert floating_sentence(found, {"moving-mdm": "llada"}) == "Yes in llada, whose anchors move."
 
 

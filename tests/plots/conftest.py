@@ -16,7 +16,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from floatlens.analysis import ANALYSES, Group, Result, analyse
+from floatlens.analysis.drift import QUERIES
 from floatlens.analysis.lens import BEFORE
+from floatlens.analysis.motion import LAGS
 from floatlens.analysis.order import TOKENS
 from floatlens.analysis.sinks import KINDS
 from floatlens.prompts.words import CLASSES
@@ -26,18 +28,11 @@ REGIONS = ("bos", "question", "doc1", "doc2", "doc3", "answer", "template")
 VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "absorption": dict.fromkeys(("absorbed", "uniform", "excess", "anchors"), ("view", "layer")),
     "drift": {
-        f"{name}_by_layer": ("layer",)
-        for name in (
-            "slope",
-            "jaccard",
-            "lifetime",
-            "lifetime_share",
-            "distinct",
-            "entropy",
-            "wasserstein",
-            "frontier",
-            "depth_jaccard",
-        )
+        "lag_jaccard": ("queries", "lag"),
+        **{
+            f"{name}_by_layer": ("queries", "layer")
+            for name in ("jaccard", "quarter_jaccard", "strongest", "effective_anchors", "speed", "entropy")
+        },
     },
     "extremes": dict.fromkeys(("value_ratio", "residual_ratio", "dormant"), ("layer",)),
     "flow": {
@@ -68,9 +63,10 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 SETTINGS: dict[str, dict[str, Any]] = {
-    **{name: {"rule": "zscore", "group": "all"} for name in ("drift", "qk", "token_classes")},
+    **{name: {"rule": "robust", "group": "all"} for name in ("qk", "token_classes")},
+    "drift": {"rule": "robust"},
     "absorption": {"rule": "top1", "group": "all"},
-    "extremes": {"rule": "zscore", "group": "all", "dormant_above": 0.5},
+    "extremes": {"rule": "robust", "group": "all", "dormant_above": 0.5},
     "flow": {},
     "sinks": {"above": 0.3, "group": "all"},
     "order": {},
@@ -108,6 +104,8 @@ def _conditions(analysis: str, model: str) -> list[dict[str, Any]]:
 def _samples(analysis: str, random: np.random.Generator, n: int, layers: int) -> xr.Dataset:
     coords: dict[str, Any] = {
         "view": ["fixed", "floating"],
+        "queries": list(QUERIES),
+        "lag": list(LAGS),
         "layer": np.arange(layers),
         "head": np.arange(2),
         "class": list(CLASSES),

@@ -68,22 +68,32 @@ def test_kinds_of_models_are_told_apart_without_colour(result: Callable[..., Res
 @pytest.mark.parametrize(
     ("plot", "analysis", "variables"),
     [
-        (plot_extremes, "extremes", ("value_ratio", "residual_ratio", "dormant")),
+        (plot_extremes, "extremes", [("value_ratio", ...), ("residual_ratio", ...), ("dormant", ...)]),
         (
             plot_drift,
             "drift",
-            ("jaccard_by_layer", "slope_by_layer", "lifetime_share_by_layer", "entropy_by_layer"),
+            [*(("lag_jaccard", at) for at in range(3))]
+            + [(f"{name}_by_layer", 1) for name in ("strongest", "effective_anchors", "speed")],
         ),
     ],
 )
-def test_a_panel_per_variable(plot: Any, analysis: str, variables: tuple[str, ...], result: Any) -> None:
+def test_a_panel_per_variable(plot: Any, analysis: str, variables: list[tuple[str, Any]], result: Any) -> None:
     found = result(analysis)
     figure = plot(found)
-    for axes, variable in zip(figure.axes, variables, strict=True):
+    for axes, (variable, at) in zip(figure.axes, variables, strict=True):
         for group in found:
             line = _line(axes, group.model)
-            assert np.array_equal(line.get_ydata(), group.estimate(variable).mean)
+            assert np.array_equal(line.get_ydata(), group.estimate(variable).mean[at])
         assert axes.get_ylabel()
+
+
+def test_drift_says_where_a_query_group_has_no_anchors(result: Callable[..., Result]) -> None:
+    found = result("drift")
+    for group in found:
+        group.samples["lag_jaccard"][:, 2] = np.nan
+    figure = plot_drift(found)
+    assert [text.get_text() for text in figure.axes[2].texts] == ["no anchors, or no masked rows"]
+    assert [len(axes.texts) for axes in figure.axes[:2]] == [0, 0]
 
 
 def test_qk_profile_averages_heads_within_samples(result: Callable[..., Result]) -> None:
@@ -132,7 +142,11 @@ def test_summary_has_four_panels(every_result: Callable[..., dict[str, Result]])
     found = every_result()
     figure = plot_summary(found)
     assert len(figure.axes) == 4
-    expected = (("drift", "jaccard_by_layer", ...), ("absorption", "excess", 1), ("token_classes", "lexical", ...))
+    expected = (
+        ("drift", "quarter_jaccard_by_layer", 1),
+        ("absorption", "excess", 1),
+        ("token_classes", "lexical", ...),
+    )
     for axes, (analysis, variable, at) in zip(figure.axes, expected, strict=False):
         group = found[analysis].groups[0]
         assert np.array_equal(_line(axes, group.model).get_ydata(), group.estimate(variable).mean[at])

@@ -108,9 +108,10 @@ def test_figures_show_the_numbers_of_the_tables(results: dict[str, Result]) -> N
     made = {one["id"]: one for one in sections(results)}
     frame = results["drift"].to_frame()
     for drawn in made["drift"]["figures"][0]["panels"][0]["series"]:
-        rows = frame[(frame["variable"] == "jaccard_by_layer") & (frame["model"] == drawn["name"])]
-        assert drawn["mean"] == rows["mean"].tolist()
-        assert drawn["x"] == rows["layer"].astype(int).tolist()
+        rows = frame[(frame["variable"] == "lag_jaccard") & (frame["model"] == drawn["name"])]
+        rows = rows[rows["queries"] == "all"]
+        assert drawn["mean"] == [None if np.isnan(value) else value for value in rows["mean"]]
+        assert drawn["x"] == rows["lag"].tolist()
     fixed = made["absorption"]["figures"][0]["panels"][0]["series"]
     assert [one["role"] for one in fixed] == ["", "", "null", "null"]
     heat = made["retrieval_heads"]["figures"][0]["panels"][0]["heat"]
@@ -129,7 +130,7 @@ def test_definitions_say_rule_queries_normalisation_and_n(results: dict[str, Res
     found = definition(results["drift"])
     used = dict(found["used"])
     assert used["anchor rule"].startswith("robust(ε=3.5): tokens whose attention, relative to uniform")
-    assert used["queries"] == "all"
+    assert dict(definition(results["absorption"])["used"])["queries"] == "all"
     assert used["n, moving-mdm"] == "4 questions"
     assert "normalisation" in used
     terms = dict(found["terms"])

@@ -169,7 +169,7 @@ def test_the_table_of_claims_holds_the_verdicts(everything: SimpleNamespace, kin
     expected = claims_frame(everything.made.claims)
     empty = [name for name in expected if (expected[name] == "").any()]  # of a claim without parts
     found[empty] = found[empty].astype(object).fillna("")  # CSV knows no empty text
-    assert {"arm-fixed", "mdm-moves", "mdm-right", "qk-split"} <= set(found["claim"])
+    assert {"arm-fixed", "mdm-moves (all rows)", "mdm-right", "qk-split"} <= set(found["claim"])
     assert found["verdict"].tolist() == [one.verdict for one in everything.made.claims]
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-12)
 
@@ -184,7 +184,7 @@ def read(out: Path, name: str, kind: str) -> pd.DataFrame:
 def test_provenance_says_what_the_tables_rest_on(everything: SimpleNamespace) -> None:
     found = json.loads((everything.out / "tables" / "provenance.json").read_text(encoding="utf-8"))
     assert list(found) == list(ANALYSES)
-    assert found["drift"]["settings"] == {"rule": "robust(ε=3.5)", "group": "all"}
+    assert found["drift"]["settings"] == {"rule": "robust(ε=3.5)"}
     assert found["absorption"]["settings"]["rule"] == "top1"
     assert found["drift"]["questions"] == {"fixed-arm": 2, "moving-mdm": 3}
     assert found["flow"]["questions"] == {

@@ -367,6 +367,19 @@ def ready(pattern: str, *, causal: bool, sample: int = 0, noise: float = 0.05, l
     return build(spread(weights, causal=causal, lengths=lengths), causal=causal, **(given | more))
 
 
+def as_control(trace: Trace, of: str, seed: int = 0) -> Trace:
+    """The same trace as one of the model `of` with shuffled weights."""
+    control = {"of": of, "kind": "shuffled_weights", "seed": seed}
+    model = {**trace.model, "ref": f"{of}, weights shuffled (seed {seed})", "control": control}
+    return Trace(trace.data.assign_attrs(model=model))
+
+
+def with_control(traces: Sequence[Trace]) -> list[Trace]:
+    """Traces of one model, and as many of its control: uniform attention."""
+    kind, causal = traces[0].model["ref"], bool(traces[0].data.attrs["causal"])
+    return [*traces, *(as_control(one, kind) for one in samples("uniform", causal=causal, n=len(traces)))]
+
+
 def samples(pattern: str, *, causal: bool, n: int, **more: Any) -> list[Trace]:
     """Several of one kind, each with its own noise."""
     return [ready(pattern, causal=causal, sample=sample, **more) for sample in range(n)]

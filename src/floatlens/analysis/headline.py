@@ -1,6 +1,6 @@
 """The headline numbers of a run as data: one row for each number, with an estimate for each model.
 
-The page and the terminal render these rows; anchor stability, speed and strength are those of the claims.
+The page and the terminal render these rows; those of anchors are the numbers of the claims.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from floatlens.analysis.absorption import VIEWS, anchored, strength
+from floatlens.analysis.anchors import QueryGroup
+from floatlens.analysis.drift import QUERIES
 from floatlens.analysis.effects import edit_effects
 from floatlens.analysis.intervals import Estimate
 from floatlens.analysis.result import Result
@@ -21,8 +22,17 @@ from floatlens.data.stress import STRESS_TESTS
 
 __all__ = ["POINTS", "HeadlineRow", "headline"]
 
-_LAYERS = "mean over the layers that have an anchor"
-_WHOLE = "of attention averaged over layers"
+_LAYERS = "mean over the layers that have anchors"
+_DRIFT: tuple[tuple[str, QueryGroup, str, str, str], ...] = (
+    ("strongest", "answer", "Attention on the strongest key", "share above uniform", "0 = no anchor"),
+    ("strongest", "all", "Attention on the strongest key", "share above uniform", "0 = no anchor"),
+    ("first", "all", "Attention on the first position", "share above uniform", "0 = no sink there"),
+    ("quarter_jaccard", "answer", "Anchor stability", "Jaccard, first to last quarter", "1 = fixed, 0 = all elsewhere"),
+    ("quarter_jaccard", "all", "Anchor stability", "Jaccard, first to last quarter", "1 = fixed, 0 = all elsewhere"),
+    ("speed", "answer", "Anchor speed", "positions per token written", "above 0 = to the right"),
+    ("effective_anchors", "all", "Effective number of anchors", "", "1 = a single one, 0 = none"),
+)
+"""Variables of drift: name, query group, title, unit and reading."""
 POINTS = "percentage points"
 """The unit of gains and effects."""
 
@@ -72,25 +82,14 @@ def headline(
 
 
 def _attention(results: Mapping[str, Result]) -> Iterator[HeadlineRow]:
-    drift, absorption = results.get("drift"), results.get("absorption")
-    if drift is not None and absorption is not None:
-        for variable, title, unit, hint in (
-            ("jaccard_by_layer", "Anchor stability", "Jaccard, step to step", "1 = the same anchors at every step"),
-            ("slope_by_layer", "Anchor speed", "positions per step", "above 0 = to the right"),
-        ):
-            values = {g.model: g.estimated(anchored(g, absorption.group(**g.keys), variable)) for g in drift}
-            yield HeadlineRow(title, unit, f"{hint}; {_LAYERS}", "drift", values)
-    if absorption is not None:
-        hint = "1 = no more than uniform attention; mean over layers"
-        first, strongest = ({g.model: g.estimated(strength(g, v)) for g in absorption} for v in VIEWS)
-        yield HeadlineRow("Attention on the first position", "× uniform", hint, "absorption", first)
-        yield HeadlineRow("Anchor strength of the strongest key", "× uniform", hint, "absorption", strongest)
-    if drift is not None:
-        for variable, title, hint in (
-            ("distinct", "Distinct anchors", f"tokens that are an anchor at some step, {_WHOLE}"),
-            ("entropy", "Spread of attention", f"normalised entropy, {_WHOLE}; 1 = uniform"),
-        ):
-            yield HeadlineRow(title, "", hint, "drift", {g.model: g.estimate(variable) for g in drift})
+    """Of drift, without controls; the title names the query group."""
+    groups = results["drift"].without_controls().groups if "drift" in results else ()
+    for variable, queries, title, unit, reading in _DRIFT:
+        place = QUERIES.index(queries)
+        values = {g.model: g.estimated(g.values(variable)[:, place]) for g in groups}
+        yield HeadlineRow(f"{title}, {queries} rows", unit, f"{reading}; {_LAYERS}", "drift", values)
+    spread = {g.model: g.estimated(g.values("entropy")[:, QUERIES.index("all")]) for g in groups}
+    yield HeadlineRow("Spread of attention, all rows", "", "normalised entropy; 1 = uniform", "drift", spread)
 
 
 def _flow(results: Mapping[str, Result]) -> Iterator[HeadlineRow]:

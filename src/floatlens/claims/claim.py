@@ -12,15 +12,12 @@ from typing import Any
 import pandas as pd
 
 from floatlens.analysis import Estimate, Group, Result
-from floatlens.analysis.absorption import STRENGTH
 from floatlens.analysis.kernels import Floats, nanmean
 from floatlens.claims.verdict import FEWEST, LEVEL, VERDICTS, Limit, Part, Verdict, holm, whole
 
 __all__ = [
     "ANSWERS",
     "FEWEST",
-    "FIRST",
-    "STRONGEST",
     "VERDICTS",
     "Claim",
     "ClaimRule",
@@ -201,8 +198,6 @@ class Claim:
 
 # -- what several rules share -----------------------------------------------------------------------------------------
 
-FIRST = Limit("attention on the first position (× uniform)", STRENGTH)
-STRONGEST = Limit("anchor strength of the strongest key (× uniform)", STRENGTH, otherwise="no key is an anchor")
 Measured = Sequence[Floats | Estimate]
 
 

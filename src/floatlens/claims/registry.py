@@ -24,9 +24,13 @@ CLAIMS: Registry[ClaimRule] = Registry(
     "floatlens.claims",
     {
         "arm-fixed": "floatlens.claims.movement:arm_fixed",
-        "mdm-moves": "floatlens.claims.movement:mdm_moves",
+        "mdm-moves (answer rows)": "floatlens.claims.movement:mdm_moves",
+        "mdm-moves (all rows)": "floatlens.claims.movement:mdm_moves_all",
         "mdm-right": "floatlens.claims.movement:mdm_right",
+        "mdm-frontier": "floatlens.claims.movement:mdm_frontier",
+        "layers-differ": "floatlens.claims.movement:layers_differ",
         "shallow-spread": "floatlens.claims.movement:shallow_spread",
+        "mdm-dispersed": "floatlens.claims.movement:mdm_dispersed",
         "mdm-absorbs-less (absorbed)": "floatlens.claims.movement:absorbs_less",
         "mdm-absorbs-less (excess)": "floatlens.claims.movement:absorbs_less_excess",
         "qk-split": "floatlens.claims.mechanism:qk_split",
@@ -63,7 +67,7 @@ def claims(
     reason. Where the study of a run chose analyses, only these are made; claims that need others are left out, and
     `skipped` gets their ids. `each` is called after each trace.
 
-    Example: `[c.verdict for c in claims("runs/a") if c.id == "mdm-moves"]`
+    Example: `[c.verdict for c in claims("runs/a") if c.id == "mdm-right"]`
     """
     if isinstance(run, Mapping):
         return with_holm(_judged(run) + ([] if answers is None else answer_claims(answers)))

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from floatlens.analysis import Result, analyse
+from floatlens.analysis.drift import QUERIES
 from floatlens.analysis.rules import as_rule
 from floatlens.plots.description import Axis, Figure, Look, Panel, Series, grid, series
 from floatlens.plots.drawing import plot
@@ -15,7 +18,7 @@ from floatlens.plots.style import by_layer, depth_series, looks, note
 
 __all__ = ["plot_absorption", "plot_drift", "plot_extremes", "plot_qk", "plot_summary"]
 
-_STABILITY = Axis("Jaccard, step to step (1 = fixed)", range=(None, 1.0))
+_STABILITY = Axis("Jaccard, first to last quarter (1 = fixed)", range=(-0.02, 1.02))
 _VIEWS = {"fixed": "Fixed sink: first position", "floating": "Floating: anchors of each step"}
 _FINDINGS = ("drift", "absorption", "token_classes", "retrieval_heads")
 
@@ -26,27 +29,33 @@ def _panel(name: str, title: str, y: Axis, lines: tuple[Series, ...], reference:
 
 @plot("drift", controls=True)
 def plot_drift(result: Result) -> Figure:
-    """How anchors move, by layer, from `drift(…)` or what it takes. Panels: jaccard, slope, lifetime_share, entropy.
+    """How anchors move, from `drift(…)` or what it takes. Panels: all, answer, masked (overlap of the anchors of two
+    steps over their distance, by query group), and by layer for rows of the answer strongest, effective_anchors, speed.
 
     Step by step in one trace: `plot_anchors`. Thin grey lines are controls, if there are any.
 
     Example: `fl.plot_drift(fl.drift(trace))`
     """
-    panels = tuple(
-        _panel(name, title, y, depth_series(result, f"{name}_by_layer"), reference)
+    panels = [_by_lag(result, queries) for queries in QUERIES]
+    panels += [
+        _panel(name, title, y, depth_series(result, f"{name}_by_layer", queries="answer"), reference)
         for name, title, y, reference in (
-            ("jaccard", "Anchor stability", _STABILITY, None),
-            ("slope", "Speed of the strongest key", Axis("slope (positions per step)"), 0.0),
-            (
-                "lifetime_share",
-                "Lifetime of an anchor",
-                Axis("consecutive steps (share of all)", range=(0, None)),
-                None,
-            ),
-            ("entropy", "Spread of attention", Axis("normalised entropy (1 = even)"), None),
+            ("strongest", "Strongest key, answer rows", Axis("share of attention above uniform"), 0.0),
+            ("effective_anchors", "Anchors, answer rows", Axis("effective number", range=(0, None)), None),
+            ("speed", "Speed of floaters, answer rows", Axis("positions per token written"), 0.0),
         )
-    )
-    return Figure("Drift by layer", panels, note(result), grid(4, 2), (7.6, 5.8))
+    ]
+    return Figure("Drift of anchors", tuple(panels), note(result), grid(6, 3), (9.6, 6.0), page_width=330)
+
+
+def _by_lag(result: Result, queries: str) -> Panel:
+    """Overlap of anchor sets over the distance of two steps; says so where no model has such rows."""
+    lines = depth_series(result, "lag_jaccard", over="lag", queries=queries)
+    if not any(np.isfinite(one.mean).any() for one in lines):
+        return Panel(queries, f"Anchor stability, {queries} rows", empty=f"no anchors, or no {queries} rows")
+    x = Axis("distance of two steps (share of the generation)", range=(0.0, 1.05))
+    y = Axis("Jaccard (1 = same anchors)", range=(-0.02, 1.02))
+    return Panel(queries, f"Anchor stability, {queries} rows", x, y, lines)
 
 
 @plot("absorption", controls=True)
@@ -128,7 +137,8 @@ def _analysed(traces: Any) -> dict[str, Result]:
 
 def _finding(name: str, result: Result, style: Mapping[str, Look]) -> Panel:
     if name == "drift":
-        return _panel(name, "Anchor stability", _STABILITY, depth_series(result, "jaccard_by_layer", style))
+        lines = depth_series(result, "quarter_jaccard_by_layer", style, queries="answer")
+        return _panel(name, "Anchor stability, answer rows", _STABILITY, lines)
     if name == "absorption":
         lines = depth_series(result, "excess", style, view="floating")
         return _panel(name, "Absorption by anchors", Axis("excess over uniform (pp)", unit=" pp"), lines, 0.0)

@@ -103,18 +103,19 @@ def shared_looks(style: Mapping[str, Look]) -> Iterator[None]:
 # -- numbers over depth -----------------------------------------------------------------------------------------------
 
 
-def by_layer(group: Group, variable: str, **at: Any) -> tuple[list[Any], Estimate]:
-    """A group's layers and the estimate of a variable over them, at one label of each other dimension."""
+def by_layer(group: Group, variable: str, over: str = "layer", **at: Any) -> tuple[list[Any], Estimate]:
+    """A group's layers (or the labels of another dimension, the last) and the estimate of a variable over them, at one
+    label of each other dimension."""
     found = group.estimate(variable)
     index = tuple(group.coordinate(variable, dim).index(value) for dim, value in at.items())
     parts = (np.asarray(part)[index] for part in (found.mean, found.std, found.low, found.high, found.n))
-    return group.coordinate(variable, "layer"), Estimate(*parts)
+    return group.coordinate(variable, over), Estimate(*parts)
 
 
 def depth_series(
     result: Result, variable: str, style: Mapping[str, Look] | None = None, **at: Any
 ) -> tuple[Series, ...]:
-    """One line per group over its layers; a variable that has heads is averaged over them."""
+    """One line per group over its layers (`over="lag"`: over lags); a variable that has heads is averaged over them."""
     style = style or looks(result)
     found = []
     for group in result:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatlens.analysis import absorption, drift
+from floatlens.analysis.drift import QUERIES
 from floatlens.attention.memory_budget import MemoryBudget, retry_with_smaller_blocks
 from floatlens.traces.tracing import trace
 
@@ -34,9 +35,9 @@ class Measured:
 
 
 def measure(model: LanguageModel, asked: Asked, config: AskConfig, budget: MemoryBudget | None = None) -> Measured:
-    """Means over layers of: overlap of anchors from step to step, positions the strongest key moves per step, percent
-    of attention on the first position and on the strongest key, each also above what it would get under uniform
-    attention; and attention moved per row that was changed."""
+    """Means over layers, for the attention of all rows: overlap of anchors from step to step, positions the strongest
+    anchor moves per step, percent of attention on the first position and on the strongest key, each also above what it
+    would get under uniform attention; and attention moved per row that was changed."""
     said: list[str] = []
     otherwise = f"out of memory on {model.device}; set traces.edited (--traces) to 0, or show fewer documents"
 
@@ -75,8 +76,8 @@ def _means(found: Trace) -> dict[str, float]:
     first, strongest = views.index("fixed"), views.index("floating")
     share, excess = absorbed.values("absorbed")[0], absorbed.values("excess")[0]
     values = {
-        "overlap": moves.values("jaccard_by_layer"),
-        "speed": moves.values("slope_by_layer"),
+        "overlap": moves.values("jaccard_by_layer")[0, QUERIES.index("all")],
+        "speed": moves.values("slope_by_layer")[0, QUERIES.index("all")],
         "first position": share[first],
         "first position, above uniform": excess[first],
         "strongest key": share[strongest],
