@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import pytest
 
@@ -33,7 +35,13 @@ def test_rows_of_traces_are_the_numbers_of_the_claims() -> None:
             assert float(getattr(one, name)) == float(getattr(part.found, name)), (title, name)
     assert rows["Anchor speed, answer rows"].cell("moving-mdm") == "2 [2, 2]"
     assert rows["Anchor speed, answer rows"].unit == "positions per token written"
-    assert any(title.startswith("Gold lift, gold at position") for title in rows)
+    for way, title in (("attention", "Gold lift of attention"), ("rollout", "Gold lift of the rollout")):
+        one = rows[f"{title}, gold at position 2 of 3"].values["moving-mdm"]
+        (part, _) = next(
+            c for c in claims(results) if (c.id, c.model) == (f"flow-follows-gold ({way})", "moving-mdm")
+        ).parts
+        for name in ("mean", "low", "high"):
+            assert float(getattr(one, name)) == pytest.approx(math.exp(float(getattr(part.found, name))))
 
 
 def test_one_question_has_no_interval_and_says_so() -> None:

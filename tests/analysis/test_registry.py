@@ -70,7 +70,7 @@ def test_samples_know_their_data_set():
     named = [ready("moving", causal=False, sample=i, data_set=name) for i, name in enumerate(("nq", None, "trex"))]
     found = analyse(named, ["drift", "flow"])
     assert found["drift"].group().data_sets == ("nq", "", "trex")
-    assert found["flow"].pooled("moving-mdm", "gold_lift").data_sets == ("nq", "", "trex")
+    assert found["flow"].pooled("moving-mdm", "direct_lift").data_sets == ("nq", "", "trex")
 
 
 def test_settings_are_recorded_with_their_defaults(traces):

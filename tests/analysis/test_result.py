@@ -41,7 +41,7 @@ def test_estimates_have_one_shape_whatever_the_number_of_models(two):
 
 
 def test_estimates_of_finer_groups_are_found_by_their_conditions():
-    found = flow([ready("fixed", causal=False, gold=gold) for gold in (0, 1)]).gold_lift
+    found = flow([ready("fixed", causal=False, gold=gold) for gold in (0, 1)]).direct_lift
     assert found.mean.dims == ("group",)
     assert found.mean["gold"].values.tolist() == [1, 2]
     assert found.sel(gold=2).mean.shape == (1,)

@@ -250,7 +250,11 @@ def test_claims_whose_results_are_absent_are_not_judged() -> None:
 
 def test_claims_about_another_kind_of_model_are_not_made() -> None:
     about_arms = {one.id for one in claims(samples("fixed", causal=True, n=2))}
-    assert about_arms == {"arm-fixed", "flow-follows-gold"}
+    assert about_arms == {
+        "arm-fixed",
+        "arm-angular",
+        *(f"flow-follows-gold ({way})" for way in ("attention", "rollout")),
+    }
 
 
 def test_results_given_are_used_as_they_are() -> None:

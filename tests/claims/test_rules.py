@@ -114,7 +114,7 @@ def test_shallow_layers_that_spread_are_told_from_deep_ones_that_do() -> None:
     assert judged(several(even), "shallow-spread").verdict == "too small"
 
 
-def qk_trace(sample: int, shallow: tuple[float, float], deep: tuple[float, float]) -> Trace:
+def qk_trace(sample: int, shallow: tuple[float, float], deep: tuple[float, float], **more: Any) -> Trace:
     """Key 5 is the anchor; (length, share of its direction along the queries) by half. Others: length 1, share 0.1."""
     random = np.random.default_rng([13, sample])
     shape = (STEPS, LAYERS, HEADS, SIZE, 4)
@@ -124,7 +124,7 @@ def qk_trace(sample: int, shallow: tuple[float, float], deep: tuple[float, float
     for layers, (length, along) in ((slice(0, 2), shallow), (slice(2, 4), deep)):
         k[:, layers, :, 5] = _key(length, along)
     k += 0.05 * random.normal(size=shape)
-    return trace(lambda step, layer: {5: 70.0}, sample, q=q, k=k)
+    return trace(lambda step, layer: {5: 70.0}, sample, q=q, k=k, **more)
 
 
 def _key(length: float, along: float) -> Array:
@@ -146,6 +146,25 @@ def test_what_wins_the_product_is_told_by_depth(
     found = judged([qk_trace(sample, shallow, deep) for sample in range(N)], "qk-split")
     assert found.verdict == verdict
     assert set(refuted) <= {part.name for part in found.parts if part.verdict == "contradicted"}
+
+
+@pytest.mark.parametrize(
+    ("anchor", "share", "verdict"),
+    [
+        ((1, 0.8), 1.0, "supported"),  # as long as the others, and turned to the queries
+        ((8, 0.1), 0.0, "contradicted"),  # turned as the others, and longer
+        ((1, -0.8), -1.0, "contradicted"),  # its angle is all there is, and works against it
+    ],
+)
+def test_whether_autoregressive_anchors_win_by_angle(anchor: tuple[float, float], share: float, verdict: str) -> None:
+    found = judged([qk_trace(sample, anchor, anchor, kind="arm") for sample in range(N)], "arm-angular")
+    assert found.verdict == verdict
+    assert found.effect == pytest.approx(share, abs=0.1)
+
+
+def test_the_angle_of_diffusion_anchors_is_another_claim() -> None:
+    results = analyse([qk_trace(sample, (1, 0.8), (1, 0.8)) for sample in range(2)], ["qk"])
+    assert {one.id for one in claims(results)} == {"qk-split"}
 
 
 @pytest.mark.parametrize(
@@ -190,82 +209,6 @@ def copying(sample: int, chance: Sequence[float]) -> Trace:
 )
 def test_heads_that_copy_are_found_where_they_are(chance: tuple[float, ...], verdict: str) -> None:
     assert judged([copying(sample, chance) for sample in range(N)], "retrieval-deep").verdict == verdict
-
-
-def looking(
-    at: Callable[[int], int | None], golds: Sequence[int], *, kind: str, causal: bool, extra: float = 20.0
-) -> list[Trace]:
-    """For every place of the gold document N samples, in which the answer looks at document `at(gold)`."""
-    made = []
-    for gold in golds:
-        document = at(gold)
-        keys = [place for place, region in enumerate(REGIONS) if region == f"doc{document}"]
-        for sample in range(N):
-            random = np.random.default_rng([19, gold, sample])
-            weights = 1 + 0.2 * random.uniform(size=(STEPS, LAYERS, HEADS, SIZE, SIZE))
-            weights[..., ANSWER[0] :, keys] += extra
-            made.append(from_weights(weights, kind=kind, causal=causal, gold=gold - 1))
-    return made
-
-
-EITHER = pytest.mark.parametrize(("kind", "causal"), [("mdm", False), ("arm", True)])
-
-
-@EITHER
-def test_an_answer_that_looks_at_the_gold_document_wherever_it_stands(kind: str, causal: bool) -> None:
-    found = judged(looking(lambda gold: gold, [1, 2, 3], kind=kind, causal=causal), "flow-follows-gold")
-    assert found.verdict == "supported"
-    names = [f"gold lift (× uniform), gold at position {place} of 3" for place in (1, 2, 3)]
-    assert [part.name for part in found.parts] == names
-
-
-@EITHER
-@pytest.mark.parametrize("place", [1, 3])
-def test_an_answer_that_always_looks_at_one_place_does_not_follow(kind: str, causal: bool, place: int) -> None:
-    found = judged(looking(lambda gold: place, [1, 2, 3], kind=kind, causal=causal), "flow-follows-gold")
-    assert found.verdict == "contradicted"
-    if not causal:  # a causal mask makes what stands first heavier in the rollout
-        wanted = ["supported" if gold == place else "contradicted" for gold in (1, 2, 3)]
-        assert [part.verdict for part in found.parts] == wanted
-
-
-@EITHER
-def test_an_answer_that_follows_only_to_the_first_place_does_not_follow(kind: str, causal: bool) -> None:
-    traces = looking(lambda gold: gold if gold == 1 else None, [1, 2, 3], kind=kind, causal=causal)
-    found = judged(traces, "flow-follows-gold")
-    assert found.parts[0].verdict == "supported"
-    assert found.verdict != "supported"
-
-
-@EITHER
-def test_an_answer_that_looks_everywhere_alike_does_not_follow(kind: str, causal: bool) -> None:
-    traces = looking(lambda gold: None, [1, 2, 3], kind=kind, causal=causal)
-    assert judged(traces, "flow-follows-gold").verdict != "supported"
-
-
-@EITHER
-def test_one_place_of_the_gold_document_cannot_show_that_flow_follows_it(kind: str, causal: bool) -> None:
-    only_first = judged(looking(lambda gold: 1, [1], kind=kind, causal=causal), "flow-follows-gold")
-    assert only_first.verdict == "undecided"
-    assert "at another position" in only_first.changes
-    elsewhere = judged(looking(lambda gold: 1, [3], kind=kind, causal=causal), "flow-follows-gold")
-    assert elsewhere.verdict == "contradicted"  # which one place can show
-
-
-@pytest.mark.parametrize(
-    ("kind", "causal"),
-    [
-        ("mdm", False),
-        ("arm", True),
-    ],
-)
-def test_an_answer_that_gives_the_gold_document_twice_as_much_follows_it(kind: str, causal: bool) -> None:
-    traces = looking(lambda gold: gold, [1, 2, 3], kind=kind, causal=causal, extra=1.0)
-    assert judged(traces, "flow-follows-gold").verdict == "supported"
-
-
-def test_traces_without_a_gold_document_say_nothing_of_following_it() -> None:
-    assert claims(analyse(several(even), ["flow"])) == []
 
 
 # -- data sets --------------------------------------------------------------------------------------------------------

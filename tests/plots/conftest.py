@@ -36,11 +36,11 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "extremes": dict.fromkeys(("value_ratio", "residual_ratio", "dormant"), ("layer",)),
     "flow": {
-        "attention": ("from_region", "region"),
-        "rollout": ("from_region", "region"),
-        "lift_over_uniform": (),
+        "region_attention": ("from_region", "region"),
+        "region_rollout": ("from_region", "region"),
+        "direct_log_lift": (),
+        "rollout_log_lift": (),
         "lift_by_layer": ("layer",),
-        "lift_by_step": ("moment",),
     },
     "sinks": {
         "rate": ("kind", "layer", "head"),
@@ -120,7 +120,7 @@ def _samples(analysis: str, random: np.random.Generator, n: int, layers: int) ->
     data = {}
     for name, dims in VARIABLES[analysis].items():
         values = random.uniform(0.1, 0.9, (n, *(len(coords[dim]) for dim in dims)))
-        if name in ("rollout", "attention"):
+        if name.startswith("region_"):
             values /= values.sum(axis=-1, keepdims=True)
         elif dims[:1] == ("class",):
             values /= values.sum(axis=1, keepdims=True)
@@ -145,7 +145,7 @@ def traced(tiny_model: Callable[[str], Any]) -> Callable[..., Trace]:
     def make(name: str, start: int = 5) -> Trace:
         if (name, start) not in made:
             prompt = [start, 9, 12, 33, 21, 40, 41, 42, 7, 8]
-            probes = ["received", "flow", "answer_rows", "qk", "extremes", "lens"]
+            probes = ["received", "flow", "answer_rows", "rollout", "qk", "extremes", "lens"]
             given = {} if name == "qwen2" else {"steps": 4}
             made[name, start] = trace(tiny_model(name), prompt_ids=prompt, probes=probes, gen_length=4, **given)
         data = made[name, start].data.copy(deep=True)

@@ -109,33 +109,25 @@ def test_qk_profile_averages_heads_within_samples(result: Callable[..., Result])
 
 
 def test_gold_lift_by_place_with_bars_and_one_dashed(result: Callable[..., Result]) -> None:
+    """Attention and rollout side by side; the drawn mean is that of the logarithms, as in the claims."""
     found = result("flow")
     figure = plot_gold_lift(found)
-    (axes,) = figure.axes
-    assert len(axes.containers) == 2
-    for model, bars in zip(found.models, axes.containers, strict=True):
-        groups = [found.group(model, gold=gold) for gold in (1, 2, 3)]
-        line = bars[0]
-        assert np.allclose(line.get_ydata(), [float(g.estimate("lift_over_uniform").mean) for g in groups])
-        assert np.allclose(line.get_xdata(), (1, 2, 3), atol=0.1)
-        ends = np.array(bars[2][0].get_segments())[:, :, 1]
-        assert np.allclose(ends[:, 0], [float(g.estimate("lift_over_uniform").low) for g in groups])
-        assert np.allclose(ends[:, 1], [float(g.estimate("lift_over_uniform").high) for g in groups])
-    one = [line for line in axes.lines if np.array_equal(line.get_ydata(), [1, 1])]
-    assert len(one) == 1
-    assert one[0].get_linestyle() != "-"
-
-
-def test_gold_lift_of_nothing_is_on_a_linear_axis(result: Callable[..., Result]) -> None:
-    found = result("flow")
-    found.groups[0].samples["lift_over_uniform"][:] = 0.0
-    found.groups[0]._made.clear()
-    assert plot_gold_lift(found).axes[0].get_yscale() == "linear"
-    above = result("flow")
-    for group in above.groups:
-        group.samples["lift_over_uniform"][:] = 2.0
-        group._made.clear()
-    assert plot_gold_lift(above).axes[0].get_yscale() == "log"
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["Attention", "Rollout over tokens"]
+    for axes, how in zip(figure.axes, ("direct", "rollout"), strict=True):
+        assert len(axes.containers) == 2
+        for model, bars in zip(found.models, axes.containers, strict=True):
+            groups = [found.group(model, gold=gold) for gold in (1, 2, 3)]
+            expected = [estimate(group.values(f"{how}_log_lift")) for group in groups]
+            line = bars[0]
+            assert np.allclose(line.get_ydata(), [np.exp(one.mean) for one in expected])
+            assert np.allclose(line.get_xdata(), (1, 2, 3), atol=0.1)
+            ends = np.array(bars[2][0].get_segments())[:, :, 1]
+            assert np.allclose(ends[:, 0], [np.exp(one.low) for one in expected])
+            assert np.allclose(ends[:, 1], [np.exp(one.high) for one in expected])
+        one = [line for line in axes.lines if np.array_equal(line.get_ydata(), [1, 1])]
+        assert len(one) == 1
+        assert one[0].get_linestyle() != "-"
+        assert axes.get_yscale() == "log"
 
 
 def test_summary_has_four_panels(every_result: Callable[..., dict[str, Result]]) -> None:

@@ -99,7 +99,7 @@ def test_only_some_figures_and_the_tables_behind_them(runs: SimpleNamespace, tmp
     assert list(made.results) == ["flow"]
     drawn = {"rollout-moving-mdm", "anchors-moving-mdm-layer0", "anchors-moving-mdm-layer1"}
     assert files(tmp_path) == {f"figures/{name}.png" for name in drawn} | named("flow", "claims")
-    assert {one.id for one in made.claims} == {"flow-follows-gold"}
+    assert {one.id for one in made.claims} == {"flow-follows-gold (attention)", "flow-follows-gold (rollout)"}
 
 
 def test_pictures_alone_need_no_analysis(runs: SimpleNamespace, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_the_run_can_be_looked_into(done: fl.Run) -> None:
         *("closed", "rag", "clean", "noise 0", "noise 1"),
         *("drop_anchors k=1", "drop_anchors k=1 (random)", "ablate_heads top=2", "ablate_heads top=2 (random)"),
     }
-    assert {"mdm-moves (answer rows)", "rag-gain", "mdm-without-anchors", "flow-follows-gold"} <= set(
+    assert {"mdm-moves (answer rows)", "rag-gain", "mdm-without-anchors", "flow-follows-gold (rollout)"} <= set(
         again.claims["claim"]
     )
     assert repr(again).endswith(f"run': small, {ITEMS} records)")

@@ -110,6 +110,7 @@ def build(
     data |= _tokens(attention, committed, numbers, ids, shifted, data["evidence"])
     if lens:
         data |= _lens(committed, layers, growing=mask_id is None)
+    data |= _token_flows(attention, committed, numbers, shifted, of, names)
     kv_heads = heads_
     if q is not None and k is not None:
         kv_heads = k.shape[2]
@@ -243,6 +244,29 @@ def _lens(committed: Sequence[tuple[int, int]], layers: int, *, growing: bool) -
             rank[before, token] = [1 + before + layers - 1 - layer for layer in range(layers)]
     known = np.where(rank > 0, rank, np.nan)
     return {"lens_rank": rank, "lens_logp": -np.log(known) - 0.1, "lens_peak": np.exp(-0.1) / known**0.5}
+
+
+def _token_flows(
+    attention: Array,
+    committed: Sequence[tuple[int, int]],
+    numbers: list[int],
+    shift: bool,
+    of: Sequence[str],
+    names: Sequence[str],
+) -> dict[str, Array]:
+    """Of each deciding row, its attention by region, and the product of (A + I) / 2 over the layers up to each."""
+    layers, size = attention.shape[1], attention.shape[-1]
+    direct, through = np.zeros((2, len(committed), layers, len(names)))
+    for t, (position, when) in enumerate(committed):
+        row, made = position - 1 if shift else position, np.eye(size)
+        for layer in range(layers):
+            mean = attention[numbers.index(when), layer].mean(axis=0)
+            mixed = mean + np.eye(size)
+            made = mixed / mixed.sum(axis=-1, keepdims=True) @ made
+            for r, name in enumerate(names):
+                keys = [j for j in range(size) if of[j] == name]
+                direct[t, layer, r], through[t, layer, r] = mean[row, keys].sum(), made[row, keys].sum()
+    return {"answer_flow": direct, "answer_rollout": through}
 
 
 def _qk(q: Array, k: Array, here: Array, causal: bool) -> dict[str, Array]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import pandas as pd
 from floatlens.analysis.anchors import QueryGroup
 from floatlens.analysis.drift import QUERIES
 from floatlens.analysis.effects import edit_effects
+from floatlens.analysis.flow import gold_lift
 from floatlens.analysis.intervals import Estimate
 from floatlens.analysis.result import Result
 from floatlens.analysis.scores import gains
@@ -33,6 +35,7 @@ _DRIFT: tuple[tuple[str, QueryGroup, str, str, str], ...] = (
     ("effective_anchors", "all", "Effective number of anchors", "", "1 = a single one, 0 = none"),
 )
 """Variables of drift: name, query group, title, unit and reading."""
+_LIFT = "rows that decided the answer: gold document ÷ mean of the others, ÷ the same for uniform attention; 1 = even"
 POINTS = "percentage points"
 """The unit of gains and effects."""
 
@@ -94,11 +97,14 @@ def _attention(results: Mapping[str, Result]) -> Iterator[HeadlineRow]:
 
 def _flow(results: Mapping[str, Result]) -> Iterator[HeadlineRow]:
     groups = [group for group in results["flow"] if group.keys["gold"]] if "flow" in results else []
+    ways: tuple[tuple[Literal["direct", "rollout"], str], ...]
+    ways = (("direct", "Gold lift of attention"), ("rollout", "Gold lift of the rollout"))
     for gold, documents in sorted({(g.keys["gold"], g.keys["documents"]) for g in groups}, key=lambda at: at[::-1]):
         own = [g for g in groups if (g.keys["gold"], g.keys["documents"]) == (gold, documents)]
-        values = {g.model: g.estimate("lift_over_uniform") for g in own}
-        hint = "rollout of the answer: gold document ÷ mean of the others, ÷ the same for uniform attention; 1 = even"
-        yield HeadlineRow(f"Gold lift, gold at position {gold} of {documents}", "× uniform", hint, "flow", values)
+        where = f"gold at position {gold} of {documents}"
+        for how, title in ways:
+            values = {g.model: gold_lift(g, how) for g in own}
+            yield HeadlineRow(f"{title}, {where}", "× uniform", _LIFT, "flow", values)
 
 
 def _gains(answers: pd.DataFrame) -> Iterator[HeadlineRow]:

@@ -51,13 +51,20 @@ def uniform_flow(
 ) -> Floats:
     """(region, region): mean mass from the queries of one region to the keys of another; NaN without queries."""
     member = np.eye(regions)[region_of] * present[:, None]  # (position, region)
-    seen = np.cumsum(member, axis=0) if causal else np.broadcast_to(member.sum(axis=0), member.shape)
-    if causal and together is not None:
-        inside = member * together[:, None]
-        seen = seen + together[:, None] * (inside.sum(axis=0) - np.cumsum(inside, axis=0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        rows = np.where(present[:, None], seen / seen.sum(axis=1, keepdims=True), 0.0)
+        rows = uniform_mix(member, present, causal=causal, together=together)
         return np.asarray(member.T @ rows / member.sum(axis=0)[:, None])
+
+
+def uniform_mix(x: Floats, present: Bools, *, causal: bool, together: Bools | None = None) -> Floats:
+    """(query, column): the mean of `x` (key, column) over the keys that a query sees; 0 where there is no token."""
+    held = x * present[:, None]
+    seen = np.cumsum(held, axis=0) if causal else np.broadcast_to(held.sum(axis=0), held.shape)
+    if causal and together is not None:
+        inside = held * together[:, None]
+        seen = seen + together[:, None] * (inside.sum(axis=0) - np.cumsum(inside, axis=0))
+    count = _keys_seen(present, together) if causal else np.full(len(present), present.sum(), dtype=np.float64)
+    return np.where(present[:, None], seen / np.maximum(count, 1)[:, None], 0.0)
 
 
 def _keys_seen(present: Bools, together: Bools | None) -> Floats:

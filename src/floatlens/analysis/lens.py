@@ -9,10 +9,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from floatlens.analysis.deciding import answer_tokens
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels import Floats, nanmean
 from floatlens.analysis.registry import analysis
-from floatlens.analysis.retrieval import answer_tokens
 from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
 

@@ -6,10 +6,10 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
+from floatlens.analysis.deciding import answer_tokens
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels import Bools, Floats
 from floatlens.analysis.registry import analysis
-from floatlens.analysis.retrieval import answer_tokens
 from floatlens.traces import Trace
 
 __all__ = ["TENTHS", "TOKENS", "order"]

@@ -11,9 +11,9 @@ from typing import Literal, get_args
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy import stats
 
+from floatlens.analysis.deciding import answer_tokens
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.intervals import Estimate, estimate_by_halves
 from floatlens.analysis.kernels import Bools, Floats, nanmean
@@ -28,7 +28,6 @@ __all__ = [
     "THRESHOLDS",
     "Half",
     "Score",
-    "answer_tokens",
     "depth_correlation",
     "retrieval_heads",
     "share_above",
@@ -126,13 +125,6 @@ def retrieval_heads(trace: Trace, *, score: Score | Literal["all"] = "all") -> x
     coords = {dim: trace.data["answer_argmax"][dim].values for dim in ("layer", "head")}
     data = {name: (("layer", "head"), _KERNELS[name](trace)) for name in wanted}
     return xr.Dataset(data, coords=coords)
-
-
-def answer_tokens(trace: Trace) -> NDArray[np.intp]:
-    """Indices of the committed tokens that are part of the answer: before the first EOS of the finished sequence."""
-    place, ids = trace.data["token_position"].values, trace.data["token_id"].values
-    ends = place[np.isin(ids, trace.model["eos_ids"])]
-    return np.flatnonzero(place < (ends.min() if len(ends) else np.inf))
 
 
 def _recorded(trace: Trace) -> Bools:

@@ -31,7 +31,7 @@ __all__ = ["trace"]
 _SUFFIX = ".zarr.zip"
 _question = partial(option, panel="One question")
 _capture = partial(option, panel="Capture")
-_PROBES = "received, entropy, flow, answer_rows, qk, extremes"
+_PROBES = "received, entropy, flow, answer_rows, rollout, qk, extremes"
 
 
 @dataclass(frozen=True)

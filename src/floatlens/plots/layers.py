@@ -151,8 +151,8 @@ def _finding(name: str, result: Result, style: Mapping[str, Look]) -> Panel:
         return _panel(name, "Retrieval heads", y, depth_series(result, score, style))
     pooled = {model: result.pooled(model, "lift_by_layer") for model in result.models}
     lines = tuple(series(style[model], *by_layer(group, "lift_by_layer")) for model, group in pooled.items())
-    y = Axis("gold ÷ mean of other documents", unit=" ×")
-    return _panel("retrieval_heads", "Gold lift, all gold positions", y, lines, 1.0)
+    y = Axis("gold ÷ other documents, over uniform", unit=" ×")
+    return _panel("retrieval_heads", "Gold lift of attention", y, lines, 1.0)
 
 
 DRIFT = FigureType(("drift",), lambda data: plot_drift.describe(data["drift"]))

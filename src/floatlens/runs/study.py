@@ -99,7 +99,9 @@ class Tracing(_Part):
         "same documents; None: documents as in the data",
     )
     documents: int = Field(10, ge=2, description="documents shown where places are given")
-    probes: tuple[str, ...] | None = Field(None, description="None: received, entropy, flow, answer_rows, qk, extremes")
+    probes: tuple[str, ...] | None = Field(
+        None, description="None: received, entropy, flow, answer_rows, rollout, qk, extremes"
+    )
     heads: Literal["all", "mean"] = Field("all", description="keep every head, or their mean")
     layers: tuple[int, ...] | None = Field(None, description="only these, such as [0, 1, -1]; None: all")
     target: Literal["field", "answer"] | None = Field(
