@@ -30,6 +30,7 @@ from .decoding import Step as Step
 from .decoding import decode as decode
 from .decoding import decode_steps as decode_steps
 from .edits import edit as edit
+from .evaluation.patching import patching as patching
 from .models import LanguageModel as LanguageModel
 from .models import families as families
 from .models import load as load
@@ -44,6 +45,7 @@ from .plots import plot_gains as plot_gains
 from .plots import plot_gold_lift as plot_gold_lift
 from .plots import plot_lens as plot_lens
 from .plots import plot_order as plot_order
+from .plots import plot_patching as plot_patching
 from .plots import plot_qk as plot_qk
 from .plots import plot_qk_maps as plot_qk_maps
 from .plots import plot_retrieval_heads as plot_retrieval_heads

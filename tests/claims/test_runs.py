@@ -22,11 +22,11 @@ KINDS = {"moving-mdm": "mdm", "fixed-arm": "arm"}
 ASKED = {"rag-gain": "supported", "rag-gain (headroom)": "undecided", "rag-accuracy": "undecided"}
 """The autoregressive model knows everything, so it has no headroom; both answer everything with documents."""
 MOVES = "mdm-moves (answer rows)"
-EDIT = ("drop_anchors k=1", "drop_anchors k=1 (random)")
+EDIT = ("drop_anchors k=1", "drop_anchors k=1 (mass control)")
 
 
 def run(folder: Path, conditions: Iterable[str], **more: Any) -> Path:
-    """A run of 20 questions, all answered rightly but closed book and, by the autoregressive model, with the edit."""
+    """A run of 100 questions, all answered rightly but closed book and, by the autoregressive model, with the edit."""
     folder.mkdir()
     models = {name: {"kind": one} for name, one in KINDS.items()}
     (folder / "manifest.json").write_text(json.dumps({"format": FORMAT, "models": models, "data": {"d": {}}, **more}))
@@ -35,10 +35,11 @@ def run(folder: Path, conditions: Iterable[str], **more: Any) -> Path:
         Record.model_validate(
             {"what": "answer", "index": i, "id": f"q{i}", "status": "done", "data": "d", "model": model}
             | {"condition": condition_of(condition), "accuracy": float((model, condition) not in wrong)}
+            | {"decided_at": (0, 1), "earliest_step": 1 if condition in EDIT else None}
         )
         for model in KINDS
         for condition in conditions
-        for i in range(20)
+        for i in range(100)
     ]
     write_records(folder, records)
     return folder
@@ -96,7 +97,7 @@ def test_only_analyses_of_the_study_are_made(tmp_path: Path) -> None:
 def test_runs_of_two_data_sets_say_whether_anchors_depend_on_the_task(tmp_path: Path) -> None:
     """A run for each data set: anchors that move over words, and one that stays on the first token."""
     for pattern, name in (("moving", "nq"), ("fixed", "trex")):
-        for i in range(20):
+        for i in range(100):
             one = ready(pattern, causal=False, sample=i, ref="m", question=f"{name} {i}", data_set=name)
             one.save(tmp_path / name / "traces" / f"{i}")
     assert by_id([tmp_path / "nq", tmp_path / "trex"])["anchors-by-task"] == "supported"

@@ -34,7 +34,7 @@ def test_from_a_plan_to_a_report_and_on(floatlens: Run, study: Path, tmp_path: P
     out = tmp_path / "run"
     code, shown, err = floatlens("run", study, "--out", out, "--dry-run")
     assert (code, out.exists()) == (0, False), err
-    assert "drop_anchors k=1, and its random control" in shown
+    assert "drop_anchors k=1, and 2 random controls" in shown
     assert "13 items to do" in shown
     code, shown, err = floatlens("run", study, "--out", out, "--workers", "1")
     assert code == 0, err

@@ -11,7 +11,7 @@ MODELS = {"b": {"kind": "mdm"}, "a": {"kind": "arm"}}
 
 
 def drop(k: int, control: bool = False) -> Edited:
-    return Edited(name="drop_anchors", settings={"k": k}, **({"control": "random", "seed": 0} if control else {}))
+    return Edited(name="drop_anchors", settings={"k": k}, **({"control": "mass", "seed": 0} if control else {}))
 
 
 ORDERED: list[Condition] = [

@@ -33,7 +33,7 @@ def test_conditions_come_back_as_they_were(tmp_path: Path) -> None:
     conditions = [
         RAG,
         Stressed(test="noise", series="noise", x=0.4, point="2"),
-        Edited(name="ablate_heads", settings={"heads": [(5, 3), (7, 0)], "mode": "zero"}, control="random", seed=3),
+        Edited(name="ablate_heads", settings={"heads": [(5, 3), (7, 0)], "mode": "zero"}, control="count", seed=3),
     ]
     write_records(tmp_path, [record(0, condition=one) for one in conditions])
     found = read_records(tmp_path)
@@ -78,7 +78,7 @@ def test_a_broken_line_before_the_last_is_refused_with_its_number(tmp_path: Path
 
 def test_an_old_run_folder_gets_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"kind": "qa", "format": 1}')
-    with pytest.raises(FloatlensError, match="of format 1, and this floatlens reads format 2; run it again into a new"):
+    with pytest.raises(FloatlensError, match="of format 1, and this floatlens reads format 3; run it again into a new"):
         read_manifest(tmp_path)
     (tmp_path / "manifest.json").write_text("[]")
     with pytest.raises(FloatlensError, match="not the manifest of a run"):
@@ -87,7 +87,7 @@ def test_an_old_run_folder_gets_one_clear_line(tmp_path: Path) -> None:
 
 def test_answers_of_a_folder(tmp_path: Path) -> None:
     assert not has_answers(tmp_path)
-    (tmp_path / "manifest.json").write_text('{"format": 2, "models": {"m": {"kind": "mdm"}}}')
+    (tmp_path / "manifest.json").write_text('{"format": 3, "models": {"m": {"kind": "mdm"}}}')
     assert not has_answers(tmp_path)
     write_records(tmp_path, [record(0, accuracy=1.0), record(1, what="trace", file="x")])
     assert has_answers(tmp_path)

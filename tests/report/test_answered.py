@@ -70,7 +70,7 @@ def test_edits_stand_beside_their_controls(parts: Parts) -> None:
     panels = section(parts, "edits")["figures"][0]["panels"]
     assert [panel["title"] for panel in panels] == ["drop anchors", "pin anchors to=step0", "sink token"]
     for drawn in panels[0]["series"]:
-        more = " (random)" if drawn["role"] == "control" else ""
+        more = f" ({drawn['role']} control)" if drawn["role"] else ""
         expected = [share(drawn["name"], f"drop_anchors k={k}{more}") - share(drawn["name"], "plain") for k in (1, 5)]
         assert [mean / 100 for mean in drawn["mean"]] == pytest.approx(expected)  # in percentage points
     assert "percentage points" in panels[0]["y"]["label"]

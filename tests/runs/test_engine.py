@@ -163,8 +163,8 @@ def test_heads_that_cannot_be_chosen_fail_their_items_and_no_others(
     found = go(plan, tmp_path, Untraced())
     failed = [one for one in found if one.status == "failed" and one.what == "answer"]
     assert {(one.model, one.condition.label) for one in failed} == {
-        ("scale:llada", f"ablate_heads top={top}{control}") for top in (1, 2) for control in ("", " (random)")
-    } | {("scale:qwen", f"ablate_heads top=2{control}") for control in ("", " (random)")}
+        ("scale:llada", f"ablate_heads top={top}{control}") for top in (1, 2) for control in ("", " (count control)")
+    } | {("scale:qwen", f"ablate_heads top=2{control}") for control in ("", " (count control)")}
     assert len(failed) == 6 * 5
     errors = {one.error for one in failed}
     assert any(

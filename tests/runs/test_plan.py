@@ -221,7 +221,7 @@ def test_what_cannot_be_done_is_refused_before_any_weights(planned: Planned, cha
 
 
 def test_conditions_have_a_line_of_the_plan() -> None:
-    drop = Edited(name="drop_anchors", settings={"k": 1}, control="random", seed=0)
+    drop = Edited(name="drop_anchors", settings={"k": 1}, control="count", seed=0)
     topic = Stressed(test="distractor", series="topic", x=4, point="4")
     assert [group_of("answer", one) for one in (CLOSED, topic, drop)] == ["closed", "distractor", "drop_anchors k=1"]
     assert [group_of("trace", one) for one in (RAG, topic)] == ["trace", "trace"]

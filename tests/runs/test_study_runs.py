@@ -63,7 +63,8 @@ def test_the_run_can_be_looked_into(done: fl.Run) -> None:
     assert {trace.data_set for trace in traces} == {"scale:rag:documents=3"}
     assert {one.label for one in again.answers["condition"]} == {
         *("closed", "rag", "clean", "noise 0", "noise 1"),
-        *("drop_anchors k=1", "drop_anchors k=1 (random)", "ablate_heads top=2", "ablate_heads top=2 (random)"),
+        *("drop_anchors k=1", "drop_anchors k=1 (count control)", "drop_anchors k=1 (mass control)"),
+        *("ablate_heads top=2", "ablate_heads top=2 (count control)"),
     }
     assert {"mdm-moves (answer rows)", "rag-gain", "mdm-without-anchors", "flow-follows-gold (rollout)"} <= set(
         again.claims["claim"]
@@ -75,7 +76,7 @@ def test_the_run_can_be_looked_into(done: fl.Run) -> None:
 
 def test_the_manifest_says_what_is_needed_to_repeat_it(done: fl.Run) -> None:
     manifest = done.manifest
-    assert manifest["format"] == 2
+    assert manifest["format"] == 3
     assert manifest["study"]["traces"]["places"] == [0, 2]
     assert manifest["models"]["scale:llada"]["ask"]["decoding"]["settings"]["steps"] == 2
     assert len(manifest["data"]["scale:rag:documents=3"]["sha256"]) == 64
@@ -88,7 +89,7 @@ def test_the_manifest_says_what_is_needed_to_repeat_it(done: fl.Run) -> None:
 
 def test_edits_are_measured_beside_their_answers(done: fl.Run) -> None:
     own = [one for one in done.records if one.measured is not None]
-    assert {one.condition.label for one in own} >= {"rag", "drop_anchors k=1", "ablate_heads top=2 (random)"}
+    assert {one.condition.label for one in own} >= {"rag", "drop_anchors k=1", "ablate_heads top=2 (count control)"}
     assert {one.index for one in own} == {0}
     assert all(one.kl is not None for one in own if one.condition.kind == "edit")
 

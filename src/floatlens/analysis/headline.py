@@ -129,7 +129,7 @@ def _robustness(answers: pd.DataFrame) -> Iterator[HeadlineRow]:
 def _effects(answers: pd.DataFrame) -> Iterator[HeadlineRow]:
     """For each edit, its first dose."""
     found = edit_effects(answers)
-    found = found[(found["metric"] == "accuracy") & ~found["control"].astype(bool)]
+    found = found[(found["metric"] == "accuracy") & (found["control"] == "")]
     for (data, _), own in found.groupby(["data", "edit"], sort=False):
         first = own[own["condition"] == own["condition"].iloc[0]]
         title = f"Effect of {first['condition'].iloc[0].label}, {data}"

@@ -18,7 +18,7 @@ from floatlens.attention.edit_checks import EditChecks
 from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.select import Select
-from floatlens.attention.setting import Setting, span
+from floatlens.attention.setting import ControlKind, RowGroup, Setting, span
 from floatlens.attention.softmax import QueryClasses
 from floatlens.models.base import LanguageModel
 from floatlens.models.facts import Facts
@@ -54,6 +54,8 @@ class Change:
     layer: int
     rows: int
     mass: float
+    total: int = 0
+    """Number of rows that the edit looked at, changed or not."""
 
     @property
     def mean(self) -> float:
@@ -66,21 +68,24 @@ class ChangeTotals:
 
     def __init__(self) -> None:
         self._sums: dict[tuple[int, int], Tensor] = {}
+        self._rows: dict[tuple[int, int], int] = {}
 
-    def add(self, step: int, layer: int, moved: Tensor) -> None:
-        """`moved` (…): the attention moved in each row, 0 in rows that do not count."""
+    def add(self, step: int, layer: int, moved: Tensor, rows: int) -> None:
+        """`moved` (…): the attention moved in each row, 0 in rows that do not count; `rows` is how many count."""
         some = torch.stack([(moved > 0).sum(dtype=torch.float64), moved.sum(dtype=torch.float64)])
         held = self._sums.get((step, layer))
         self._sums[step, layer] = some if held is None else held + some.to(held.device)
+        self._rows[step, layer] = self._rows.get((step, layer), 0) + rows
 
     def clear(self) -> None:
         self._sums.clear()
+        self._rows.clear()
 
     def changes(self, edit: str) -> list[Change]:
         found = []
         for (step, layer), sums in sorted(self._sums.items()):
             rows, mass = sums.tolist()
-            found.append(Change(edit, step, layer, int(rows), mass))
+            found.append(Change(edit, step, layer, int(rows), mass, self._rows[step, layer]))
         return found
 
 
@@ -101,12 +106,14 @@ class Edit:
     settings: ClassVar[tuple[Setting, ...]] = ()
     selects_layers: ClassVar[bool] = True
     """Whether `on=0-3` may limit it to layers; False where its own settings name the layers."""
-    has_control: ClassVar[bool] = False
-    """Whether `control` gives a matched random edit."""
+    controls: ClassVar[tuple[ControlKind, ...]] = ()
+    """The kinds of matched random edits that `control` gives."""
     needs: frozenset[str] = frozenset()
     """What it reads. An edit that needs "retrieval scores" waits for traces that show which heads retrieve."""
     earliest_step: int = 0
     """The first step in which it can change anything."""
+    row_group: RowGroup = "all"
+    """The rows whose received attention `review` shows, and `preview` unless `preview_group` is another."""
     select: Select = Select()
     edits_logits: bool = False
     edits_weights: bool = False
@@ -116,6 +123,11 @@ class Edit:
     """False if the edit writes only to the heads and rows it selects, nothing below `HIDDEN`, nothing that is not
     finite, and returns the tensor it was given (or None, having written nothing). It is then given the block itself
     instead of a copy."""
+
+    @property
+    def preview_group(self) -> RowGroup:
+        """The rows whose received attention `preview` shows."""
+        return self.row_group
 
     @property
     def active(self) -> bool:
@@ -139,7 +151,7 @@ class Edit:
         given = {one.name: getattr(self, one.name) for one in self.settings if hasattr(self, one.name)}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
-    def control(self, seed: int = 0) -> Edit | None:
+    def control(self, seed: int = 0, kind: ControlKind = "count") -> Edit | None:
         """The matched random control of this edit, at the same strength and place; None where there is none."""
         return None
 
@@ -151,6 +163,15 @@ class Edit:
     def report(self) -> list[Change]:
         """What the edit did since it was made, by step (of its run) and layer, where it keeps count."""
         return []
+
+    def moved_shares(self) -> list[float]:
+        """For each sample of the latest run the attention moved per row, 0 … 1, over all rows that the edit looked at;
+        NaN where it looked at none. [] where it keeps no count."""
+        return []
+
+    def numbers(self) -> dict[str, float]:
+        """Further numbers on what the edit did since it was made, by name; see `measurement`."""
+        return {}
 
     def prepare(self, model: LanguageModel, shape: Shape) -> None:
         """Before the first pass: check the settings against the model."""
@@ -179,7 +200,7 @@ class Edit:
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
         """What the keys of some samples and heads would receive without this edit: (batch, head, key), each once.
 
-        All other edits of logits, and the edits of weights earlier in the list, are already applied.
+        All other edits of logits are already applied, and for an edit of weights those earlier in the list.
         """
 
     def wants_review(self, layer: Layer) -> bool:

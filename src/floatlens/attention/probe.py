@@ -95,6 +95,27 @@ class PassState:
         """(batch,): the last real query of each sample; the last query where a sample has ended."""
         return np.asarray(self.queries - 1 - np.argmax(self.real[:, ::-1], axis=1), dtype=np.int64)
 
+    @cached_property
+    def answer_rows(self) -> NDArray[np.bool_]:
+        """(batch, query), while edits are active: rows of the answer, and the rows that decide it.
+
+        In a diffusion model the positions that the run began with as masks and, where logits are shifted, the position
+        before each. In an autoregressive model the last row of the prompt and every row after it.
+        """
+        assert self.position is not None
+        written = self.position.run.written
+        if written is not None:
+            rows = written.copy()
+            if self.shift:
+                rows[:, :-1] |= written[:, 1:]
+            return np.asarray(rows & self.real)
+        prompt = self.position.first_step == 0
+        rows = self.real & ~prompt
+        given = self.real & prompt
+        last = given.shape[1] - 1 - np.argmax(given[:, ::-1], axis=1)
+        rows[np.arange(len(rows)), last] |= given.any(1)
+        return np.asarray(rows)
+
     def candidates(self) -> NDArray[np.int64]:
         """Rows whose logits can decide a token in this pass, as indices into its queries."""
         if not self.masked.any():

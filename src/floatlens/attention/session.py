@@ -112,12 +112,13 @@ class Session:
         layer = Layer(index, query, key, value, mask, scaling, self.state, residual=self._residual, softcap=softcap)
         watched = self.recorder.wants(layer)
         edits, before = self._begin_edits(layer, run) if self.edits else ([], None)
-        review = ReceivedAttention(layer) if any(edit.wants_review(layer) for edit in edits) else None
+        groups = {edit.row_group for edit in edits if edit.wants_review(layer)}
+        reviews = {rows: ReceivedAttention(layer, rows) for rows in groups}
         columns = watched and "columns" in self.needs
-        gathered = not self.state.causal and (review is not None or before is not None)
+        gathered = not self.state.causal and bool(reviews or before is not None)
         checks = EditChecks(layer)
         out = run(
-            visit=self._visitor(layer, watched, review),
+            visit=self._visitor(layer, watched, list(reviews.values())),
             before=before,
             classes=self.state.classes if columns or gathered else None,
             needed=self.state.needed if index == self.model.num_layers - 1 else None,
@@ -130,8 +131,8 @@ class Session:
             for probe in self.probes:
                 self.recorder.take(probe, layer)
         for edit in edits:
-            if review is not None and edit.wants_review(layer):
-                edit.review(layer, review.received)
+            if edit.row_group in reviews and edit.wants_review(layer):
+                edit.review(layer, reviews[edit.row_group].received)
             edit.end_layer(layer)
         return out
 
@@ -141,6 +142,7 @@ class Session:
         for edit in edits:
             edit.begin_layer(layer)
         previewing = [at for at, edit in enumerate(edits) if edit.wants_preview(layer)]
+        previewing.sort(key=lambda at: edits[at].edits_weights)  # edits of logits act first, so they choose first
         before = None
         for at in previewing:
             earlier = [other for other in edits[:at] if other.edits_weights and other.acts(layer)]
@@ -156,7 +158,7 @@ class Session:
         If it is the first edit of weights and the only one with a preview (`alone`), blocks are kept and shown to it
         before they are edited, without an extra pass; for an autoregressive pass the last rows are enough.
         """
-        edit, gather, state = edits[at], ReceivedAttention(layer), layer.state
+        edit, gather, state = edits[at], ReceivedAttention(layer, edits[at].preview_group), layer.state
         groups = layer.query.shape[1] // layer.key.shape[1]
         rows = slice(0, state.queries)
         if alone and state.causal and state.queries > 1:
@@ -170,16 +172,23 @@ class Session:
                 edit.preview(layer, gather.received[samples, heads], samples, heads)
 
             return before
+        earlier = [other for other in edits[:at] if other.edits_weights and edit.edits_weights]
         others = [other for other in edits if other is not edit and not other.edits_weights]
-        hooks = hooks_of([*(e for e in edits[:at] if e.edits_weights), *others], layer, self.model, lookahead=True)
+        hooks = hooks_of([*earlier, *others], layer, self.model, lookahead=True)
         unused = np.zeros(state.queries, dtype=bool)
         run(visit=gather.block, classes=gather.classes, needed=unused, within=rows, hooks=hooks)
         edit.preview(layer, gather.received, *(slice(0, size) for size in layer.query.shape[:2]))
         return None
 
-    def _visitor(self, layer: Layer, watched: bool, review: ReceivedAttention | None) -> Callable[[Block], None] | None:
+    def _visitor(
+        self, layer: Layer, watched: bool, reviews: Sequence[ReceivedAttention]
+    ) -> Callable[[Block], None] | None:
+        def gather(block: Block) -> None:
+            for review in reviews:
+                review.block(block)
+
         if not watched:
-            return None if review is None else review.block
+            return gather if reviews else None
         if "entropy" in self.needs:
             layer.entropy = torch.empty(layer.query.shape[:3], device=layer.query.device)
         for probe in self.probes:
@@ -192,8 +201,7 @@ class Session:
                 layer.entropy[block.batch, block.heads, block.queries] = block.entropy
             for probe in self.probes:
                 probe.block(layer, block)
-            if review is not None:
-                review.block(block)
+            gather(block)
 
         return visit
 

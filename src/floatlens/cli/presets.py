@@ -169,7 +169,8 @@ def intervene(
     heads_from: Annotated[
         list[Path] | None, option("Run whose traces tell which heads retrieve. Repeatable.", metavar="RUN")
     ] = None,
-    control_seed: Annotated[int, option("Seed of the random controls.", min=0)] = 0,
+    control_seed: Annotated[int, option("Seed of the random controls: of their first draw.", min=0)] = 0,
+    control_draws: Annotated[int, option("Draws of each random control; effects average over them.", min=1)] = 1,
     gold: Gold = None,
     first_line: FirstLine = False,
     *,
@@ -181,7 +182,7 @@ def intervene(
     ablate_heads:top=4,8:mode=zero (or heads=5.3+7.0) · freeze_layers:layers=0-1. Each also takes strength=0.5, on=0-3
     (layers) and steps=1-2. Comma-separated values are doses (docs/edits.md).
 
-    The same questions are asked unedited, with each edit, and with its random control. Writes accuracy, F1, their
+    The same questions are asked unedited, with each edit, and with its random controls. Writes accuracy, F1, their
     changes, and the KL divergence of the first token. Running the same command again continues where it stopped.
     """
     from floatlens.runs.presets import intervene_study
@@ -193,6 +194,7 @@ def intervene(
         edited=traces,
         heads_from=heads_from or (),
         control_seed=control_seed,
+        control_draws=control_draws,
         gold=gold,
         first_line=first_line,
         **common.values(),

@@ -77,7 +77,12 @@ def _what(row: PlanRow) -> str:
         test = STRESS_TESTS[points[0].test]
         only = test.reference == test.name
         return f"{row.what} (gold documents only)" if only else f"{row.what}, {many(len(points), 'point')}"
-    return f"{row.what}, and its random control" if len(row.conditions) > 1 else row.what
+    return _edit_in_words(row)
+
+
+def _edit_in_words(row: PlanRow) -> str:
+    controls = len(row.conditions) - 1
+    return f"{row.what}, and {many(controls, 'random control')}" if controls > 0 else row.what
 
 
 def _footer(counts: Counts, team: Team, told: Forecast, folder: Path) -> list[Text]:
@@ -155,7 +160,7 @@ def effects_view(effects: pd.DataFrame, models: Sequence[str], width: int) -> Re
         for edit, settings, control in here[["edit", "settings", "control"]].drop_duplicates().itertuples(index=False):
             some = here[(here["edit"] == edit) & (here["settings"] == settings) & (here["control"] == control)]
             cells = {row.model: _effect(row) for row in some.itertuples(index=False)}
-            rows.append(Row(f"{edit} {settings}" + (" (random)" if control else ""), cells))
+            rows.append(Row(f"{edit} {settings}" + (f" ({control} control)" if control else ""), cells))
     title = "accuracy (%), change vs. unedited"
     return by_model(title, ["accuracy", "change", INTERVAL], models, _labels(models), rows, width)
 

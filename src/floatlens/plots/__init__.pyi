@@ -17,6 +17,7 @@ from .lens import plot_lens as plot_lens
 from .maps import plot_anchors as plot_anchors
 from .maps import plot_qk_maps as plot_qk_maps
 from .order import plot_order as plot_order
+from .patching import plot_patching as plot_patching
 from .registry import FIGURES as FIGURES
 from .registry import FigureType as FigureType
 from .registry import describe_figures as describe_figures

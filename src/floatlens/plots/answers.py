@@ -116,7 +116,8 @@ def _stressed(name: str, title: str, curves: Sequence[Curve], style: Mapping[str
 def plot_edits(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
     """What edits do to a metric ("accuracy", "f1" or "kl"), from `edit_effects(answers)`. Panels are named by title.
 
-    Crosses are the random controls. A variant of an edit with several doses has a panel of its own.
+    Crosses are the random controls by mass, plus signs those by count. A variant of an edit with several doses has a
+    panel of its own.
 
     Example: `fl.plot_edits(edit_effects(answers), "kl")`
     """
@@ -144,7 +145,7 @@ def _edited(title: str, rows: pd.DataFrame, doses: DosePanel, style: Mapping[str
     kind: Any = "joined" if doses.curve else "points"
     drawn = []
     for model, look in style.items():
-        for control in (False, True):
+        for control in ("", "count", "mass"):
             some = rows[(rows["model"] == model) & (rows["control"] == control)]
             if some.empty:
                 continue
@@ -153,7 +154,7 @@ def _edited(title: str, rows: pd.DataFrame, doses: DosePanel, style: Mapping[str
                 tuple(factor * some[name].to_numpy(dtype=float)) for name in ("difference", "low", "high")
             )
             counts = tuple(int(n) for n in some["n"])
-            drawn.append(Series(look, x, mean, low, high, counts, kind, "control" if control else ""))
+            drawn.append(Series(look, x, mean, low, high, counts, kind, control))
     ticks = tuple((place, doses.ticks[edit]) for edit, place in places.items())
     return Panel(title, title, Axis("", ticks, range=(-0.6, len(ticks) - 0.4)), y, tuple(drawn), reference=0.0)
 

@@ -73,8 +73,8 @@ class Series:
     """Means over x with intervals (NaN: none) and counts.
 
     A "line" has a band, "points" have error bars, "joined" ones are connected too, and a "dumbbell" starts at `start`.
-    The role "null" is what uniform attention would give, "control" the random control of an edit, "shuffled" the model
-    with shuffled weights.
+    The role "null" is what uniform attention would give, "count" and "mass" are random controls of an edit,
+    "shuffled" is the model with shuffled weights.
     """
 
     look: Look
@@ -84,7 +84,7 @@ class Series:
     high: tuple[float, ...]
     n: tuple[int, ...]
     kind: Literal["line", "points", "joined", "dumbbell"] = "line"
-    role: Literal["", "null", "control", "shuffled"] = ""
+    role: Literal["", "null", "count", "mass", "shuffled"] = ""
     start: tuple[float, ...] = ()
 
 
@@ -160,7 +160,7 @@ class Entry:
     """A line of a legend: a look, and how it is shown."""
 
     look: Look
-    shown: Literal["line", "points", "null", "control", "shuffled", "patch", "hatch", "dot"] = "line"
+    shown: Literal["line", "points", "null", "count", "mass", "shuffled", "patch", "hatch", "dot"] = "line"
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,9 +217,10 @@ def number_ticks(names: Sequence[object], most: int = 12) -> Ticks:
 _GREY = "#595959"
 SHUFFLED = Look("weights shuffled", "#8C8C8C", "", "dashed")
 """How controls with shuffled weights are drawn: alike for all models, thin, without intervals."""
-_ROLES: Mapping[Literal["null", "control", "shuffled"], Look] = {
+_ROLES: Mapping[Literal["null", "count", "mass", "shuffled"], Look] = {
     "null": Look("uniform attention", _GREY, ""),
-    "control": Look("random control", _GREY, "x"),
+    "count": Look("random control (count)", _GREY, "+"),
+    "mass": Look("random control (mass)", _GREY, "x"),
     "shuffled": SHUFFLED,
 }
 

@@ -96,8 +96,8 @@ def _errors(axes: Axes, one: Series, x: Any, mean: Any, spread: Any) -> None:
             axes.plot([at, at], [before, after], color=one.look.colour, lw=3, alpha=0.35, zorder=2)
         axes.plot(x, one.start, ls="", marker="_", ms=9, color=one.look.colour, zorder=3)
         style |= {"linestyle": "", "elinewidth": 0.8, "capsize": 3}
-    if one.role == "control":
-        style |= {"marker": "x", "alpha": 0.45, "label": "_control"}
+    if one.role in ("count", "mass"):
+        style |= {"marker": "+" if one.role == "count" else "x", "alpha": 0.45, "label": "_control"}
         style["linestyle"] = "" if one.kind == "points" else ":"
     axes.errorbar(x, mean, spread, **style)
 
@@ -292,6 +292,6 @@ def handle(entry: Entry) -> Artist:
     style = _line(look)
     if entry.shown == "shuffled":
         style["lw"] = _THIN
-    if entry.shown in ("points", "control"):
+    if entry.shown in ("points", "count", "mass"):
         style |= {"linestyle": ""}
     return Line2D([], [], **style)

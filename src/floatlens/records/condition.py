@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
+from floatlens.attention.setting import ControlKind
+
 __all__ = ["CLOSED", "RAG", "Closed", "Condition", "Edited", "Rag", "Stressed"]
 
 
@@ -57,13 +59,16 @@ class Stressed(_Condition):
 
 
 class Edited(_Condition):
-    """The documents of `rag`, decoded under an edit of attention, or under that edit's random control."""
+    """The documents of `rag`, decoded under an edit of attention, or under one draw of a random control of that edit.
+
+    A "count" control changes as many keys or heads as the edit, a "mass" control moves as much attention.
+    """
 
     kind: Literal["edit"] = "edit"
     name: str
     settings: tuple[tuple[str, Any], ...] = ()
-    control: Literal["random"] | None = None
-    seed: int | None = Field(None, description="of a control's draws")
+    control: ControlKind | None = None
+    seed: int | None = Field(None, description="of a control's draw")
 
     @field_validator("settings", mode="before")
     @classmethod
@@ -82,12 +87,19 @@ class Edited(_Condition):
 
     @property
     def label(self) -> str:
-        return " ".join(filter(None, [self.name, self.settings_label, "(random)" if self.control else ""]))
+        """`drop_anchors k=5`; of a control `drop_anchors k=5 (mass control)`, with its seed unless that is 0."""
+        drawn = f"({self.control} control{f', seed {self.seed}' if self.seed else ''})" if self.control else ""
+        return " ".join(filter(None, [self.name, self.settings_label, drawn]))
 
     @property
     def edited(self) -> Edited:
         """The edit itself, of its control or of itself."""
         return self.model_copy(update={"control": None, "seed": None})
+
+    @property
+    def pooled(self) -> Edited:
+        """The same without the seed: all draws of a control together."""
+        return self.model_copy(update={"seed": None})
 
 
 Condition = Annotated[Closed | Rag | Stressed | Edited, Field(discriminator="kind")]

@@ -16,7 +16,8 @@ __all__ = ["COLUMNS", "answers_frame", "condition_order"]
 
 COLUMNS = (
     *("model", "model_kind", "data", "index", "id", "condition", "kind"),
-    *("prediction", "accuracy", "f1", "exact_match", "kl", "measured", "moved"),
+    *("prediction", "accuracy", "f1", "exact_match", "decided_at", "kl", "earliest_step", "moved_share"),
+    *("measured", "moved"),
 )
 _KINDS = ("closed", "rag", "stress", "edit")
 
@@ -39,7 +40,7 @@ def answers_frame(records: Iterable[Record], models: Mapping[str, Mapping[str, A
 
 
 def condition_order(condition: Condition) -> tuple[Any, ...]:
-    """A sort key: closed, rag, stress tests by point, edits by dose with each control after its edit."""
+    """A sort key: closed, rag, stress tests by point, edits by dose with their controls after them."""
     rank = _KINDS.index(condition.kind)
     if isinstance(condition, Stressed):
         return rank, condition.test, condition.series, condition.x
@@ -47,7 +48,7 @@ def condition_order(condition: Condition) -> tuple[Any, ...]:
         values = [value for _, value in condition.settings]
         numbers = [value for value in values if isinstance(value, int | float)]
         words = [str(value) for value in values if not isinstance(value, int | float)]
-        return rank, condition.name, words, numbers, condition.control is not None, condition.seed or 0
+        return rank, condition.name, words, numbers, condition.control or "", condition.seed or 0
     return (rank,)
 
 

@@ -55,6 +55,12 @@ class Record(BaseModel):
     prompt: str | None = None
     """Digest of the prompt's token ids: equal in two runs that asked the same."""
     prompt_tokens: int | None = None
+    decided_at: tuple[int, ...] | None = None
+    """The step in which each token of the answer was decided, in reading order, without the end of the text."""
+    earliest_step: int | None = None
+    """Under an edit: the first step in which it can change anything."""
+    moved_share: float | None = None
+    """Under an edit: attention moved per row, 0 … 1, over all rows that it looked at."""
     kl: float | None = None
     """Under an edit: KL divergence (nats) from the unedited model, at the first token that the edit can change."""
     measured: dict[str, float] | None = None

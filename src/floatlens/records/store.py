@@ -35,7 +35,7 @@ __all__ = [
     "write_records",
 ]
 
-FORMAT = 2
+FORMAT = 3
 """Version of manifest.json and records.jsonl."""
 _RECORDS, _MANIFEST = "records.jsonl", "manifest.json"
 

@@ -253,11 +253,13 @@ EDITS = AnswerSection(
     "Edits",
     "Edits: does attention matter?",
     "Attention is edited while the model writes, and its answers are compared with its unedited ones: below 0 the edit "
-    "costs answers. Crosses are the random control, the same edit at random positions; only a difference from the "
-    "cross is due to the anchors. The second figure shows how far the edit shifts the first token: 0 is not at all.",
-    "Each question is answered unedited, under each edit, and under the edit's matched random control. Changes are "
-    "relative to unedited, on the same questions. The KL divergence is that of the first distribution that the edit "
-    "can change.",
+    "costs answers. Crosses and plus signs are random controls: crosses move as much attention as the edit, plus signs "
+    "change as many keys or heads. Only a difference from the cross is due to the anchors. The second figure shows how "
+    "far the edit shifts the first token: 0 is not at all.",
+    "Each question is answered unedited, under each edit, and under the edit's matched random controls; several draws "
+    "of a control are averaged question by question. Columns that end in exposed are over the questions whose answer "
+    "the edit can change: it was not complete before the first step that the edit reaches. Changes are relative to "
+    "unedited, on the same questions. The KL divergence is that of the first distribution that the edit can change.",
     edited,
     _edits,
 )

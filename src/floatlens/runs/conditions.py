@@ -97,11 +97,12 @@ def _unknown(name: str, tests: Collection[str]) -> str:
 
 @dataclass(frozen=True)
 class Makers:
-    """How questions are put: what `rag` shows, the settings of stress tests, and the seed of random controls."""
+    """How questions are put: what `rag` shows, the settings of stress tests, and the seeds of random controls."""
 
     rag: Callable[[Example], Example]
     stress: StressSettings
-    controls: int
+    controls: tuple[int, ...]
+    """A seed for each draw of a control."""
     measured: int
     say: Say = lambda message: None
 
@@ -123,13 +124,15 @@ def _without_documents(example: Example) -> Example:
 
 
 def _edited(spec: EditSpec, makers: Makers) -> list[PlannedCondition]:
-    """An edit and its control."""
+    """An edit and its controls: every draw of every kind."""
     own = Edited(name=spec.name, settings=spec.settings)
     one = PlannedCondition(own, makers.rag, edit=spec, measured=makers.measured)
-    if not spec.has_control:
-        return [one]
-    drawn = own.model_copy(update={"control": "random", "seed": makers.controls})
-    return [one, replace(one, condition=drawn, edit=spec.with_control(makers.controls))]
+    found = [one]
+    for kind in spec.controls:
+        for seed in makers.controls:
+            drawn = own.model_copy(update={"control": kind, "seed": seed})
+            found.append(replace(one, condition=drawn, edit=spec.with_control(seed, kind)))
+    return found
 
 
 # -- stress tests -------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
         "stress": plan.stress.used(tests) if tests else {},
         "places": {"documents": study.traces.documents, "seed": study.seeds.stress} if placed else None,
         "documents": (plan.corpus or "data") if used & {"rag", "edit"} else None,
-        "controls": study.seeds.controls if "edit" in used else None,
+        "controls": list(study.control_seeds) if "edit" in used else None,
         "edited": study.traces.edited if "edit" in used else None,
         "heads_from": (plan.heads_from or "own traces") if any(one.waits for one in planned) else None,
         "target": (study.traces.target or "none") if traced else None,

@@ -78,7 +78,7 @@ class Seeds(_Part):
 
     decoding: int = Field(0, ge=0, description="samplers")
     stress: int = Field(0, ge=0, description="distractors, orders and layouts of stress tests")
-    controls: int = Field(0, ge=0, description="random controls of edits")
+    controls: int = Field(0, ge=0, description="random controls of edits: the first draw; others follow it by 1")
 
 
 class Controls(_Part):
@@ -147,7 +147,7 @@ class Study(_Part):
     """Which models are asked what, how, and what is made of it.
 
     Conditions are `closed`, `rag`, stress tests by name (`noise`, `position`, …) and edits as on the command line
-    (`drop_anchors:k=1,5`), each with its random control. Without conditions a study only traces.
+    (`drop_anchors:k=1,5`), each with its random controls. Without conditions a study only traces.
 
     Example: `Study(models=["scale:llada"], data=["scale:rag"])`
     """
@@ -169,8 +169,16 @@ class Study(_Part):
     heads_from: tuple[str, ...] = Field(
         (), description="runs whose traces tell which heads retrieve, for ablate_heads:top=N; (): this study's traces"
     )
+    control_draws: int = Field(
+        1, ge=1, description="draws of each random control of an edit; effects average over them"
+    )
     analyses: tuple[str, ...] | None = Field(None, description="None: all that the probes allow")
     seeds: Seeds = Seeds()
     out: str | None = Field(None, description="the run folder; None: runs/NAME")
     output: Output = Output()
     machine: Machine = Machine()
+
+    @property
+    def control_seeds(self) -> tuple[int, ...]:
+        """A seed for each draw of a random control."""
+        return tuple(range(self.seeds.controls, self.seeds.controls + self.control_draws))
