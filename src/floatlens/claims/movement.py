@@ -72,19 +72,19 @@ Rows = Callable[[str], Floats]
 
 def rows_of(drift: Group, queries: str) -> Rows:
     """Variables of drift for one query group. Example: `rows_of(group, "answer")("speed")`"""
-    return lambda variable: drift.values(variable)[:, QUERIES.index(queries)]  # type: ignore[arg-type]
+    return lambda variable: drift.values(variable)[:, QUERIES.index(queries)]
 
 
 def _anchor_claim(
     id: str, title: str, statement: str, limits: Sequence[Limit], *, queries: str, kind: str = "mdm"
-) -> Callable[[Callable[[Rows], Measured]], ClaimRule]:
+) -> Callable[[Callable[[Rows], Sequence[Floats]]], ClaimRule]:
     """A claim about the anchors of each model of a kind: that it has any, and a number for each of the limits."""
     variable, key = ("strongest", "the strongest key") if kind == "mdm" else ("first", "the first position")
     name = f"attention on {key} above uniform (share, {queries} rows)"
     mass = Limit(name, MASS, opposite=NOTHING, otherwise="no key is an anchor")
     beyond = Limit(f"{name}, minus the {PERCENTILE}th percentile of its control", 0.0, otherwise=_AS_SHUFFLED)
 
-    def make(measure: Callable[[Rows], Measured]) -> ClaimRule:
+    def make(measure: Callable[[Rows], Sequence[Floats]]) -> ClaimRule:
         def judge(drift: Result) -> Iterator[Finding]:
             for group in of_kind(drift, kind):
                 control = _per_question(controls_of(drift, group.model), variable, queries)
@@ -93,7 +93,7 @@ def _anchor_claim(
                     continue
                 rows = rows_of(group, queries)
                 held = rows(variable)
-                found = [held, held - np.percentile(control, PERCENTILE), *measure(rows)]
+                found: list[Floats] = [held, held - np.percentile(control, PERCENTILE), *measure(rows)]
                 parts = [limit(group.estimated(one)) for limit, one in zip((mass, beyond, *limits), found, strict=True)]
                 yield Finding(group.model, tuple(parts), model=group.model)
 
@@ -128,7 +128,7 @@ def _without_control(questions: int) -> str:
     queries="all",
     kind="arm",
 )
-def arm_fixed(rows: Rows) -> Measured:
+def arm_fixed(rows: Rows) -> Sequence[Floats]:
     return rows("quarter_jaccard"), rows("first_strongest")
 
 
@@ -156,7 +156,7 @@ def _moves(queries: str) -> ClaimRule:
         (moving, travel),
         queries=queries,
     )
-    def judge(rows: Rows) -> Measured:
+    def judge(rows: Rows) -> Sequence[Floats]:
         return rows("quarter_jaccard"), rows("floater_jaccard") - np.maximum(rows("floater_null"), RETURN)
 
     return judge
@@ -168,7 +168,7 @@ mdm_moves, mdm_moves_all = _moves("answer"), _moves("all")
 @_anchor_claim(
     "mdm-right", "Drift to the right", "the anchors of a diffusion model move to the right", (SPEED,), queries="answer"
 )
-def mdm_right(rows: Rows) -> Measured:
+def mdm_right(rows: Rows) -> Sequence[Floats]:
     return (rows("speed"),)
 
 
@@ -179,7 +179,7 @@ def mdm_right(rows: Rows) -> Measured:
     (FRONTIER,),
     queries="answer",
 )
-def mdm_frontier(rows: Rows) -> Measured:
+def mdm_frontier(rows: Rows) -> Sequence[Floats]:
     return (rows("frontier_gain"),)
 
 
@@ -190,7 +190,7 @@ def mdm_frontier(rows: Rows) -> Measured:
     (LAYERS,),
     queries="answer",
 )
-def layers_differ(rows: Rows) -> Measured:
+def layers_differ(rows: Rows) -> Sequence[Floats]:
     return (rows("depth_jaccard"),)
 
 
