@@ -11,17 +11,18 @@ import pytest
 
 from floatlens.claims import VERDICTS, claims
 from floatlens.traces import Trace
-from shared.synthetic import ready, samples
+from shared.synthetic import ready, samples, with_control
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run folder of an autoregressive model with a fixed anchor, and one of a diffusion model that moves."""
+    """A run folder of an autoregressive model with a fixed anchor, and one of a diffusion model that moves; both
+    with controls."""
     root = tmp_path_factory.mktemp("runs")
     for name, pattern, causal in (("arm", "fixed", True), ("mdm", "moving", False)):
-        for number, trace in enumerate(samples(pattern, causal=causal, n=20, layers=2)):
+        for number, trace in enumerate(with_control(samples(pattern, causal=causal, n=20, layers=2))):
             trace.save(root / name / "traces" / f"{number}")
     return {name: root / name for name in ("arm", "mdm")}
 
@@ -131,7 +132,8 @@ def test_a_rule_changes_the_anchors(floatlens: Run, runs: dict[str, Path], tmp_p
     for rule in ("zscore(3)", "topk(30)"):
         assert floatlens("figures", runs["mdm"], *wanted, "--rule", rule)[0] == 0
         table = pd.read_csv(tmp_path / "tables" / "drift.csv")
-        found[rule] = table[(table.variable == "jaccard") & (table["queries"] == "all")]["mean"].tolist()
+        own = table[(table.variable == "jaccard") & (table["queries"] == "all") & (table.model == "moving-mdm")]
+        found[rule] = own["mean"].tolist()
     assert found == {"zscore(3)": [0.0], "topk(30)": [1.0]}
 
 

@@ -20,7 +20,7 @@ COMMON = ("scale:qwen", "--data", "scale:rag:documents=2", "--limit", "2", *QUIC
 PRESETS = {
     "qa": (("qa", *COMMON), 4),
     "stress": (("stress", *COMMON, "--test", "noise:ratios=0,0.4"), 6),
-    "intervene": (("intervene", *COMMON, "--edit", "drop_anchors:k=1", "--traces", "0"), 6),
+    "intervene": (("intervene", *COMMON, "--edit", "drop_anchors:k=1", "--traces", "0"), 8),
     "trace": (("trace", *COMMON, "--probes", "received"), 2),
 }
 

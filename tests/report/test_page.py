@@ -20,6 +20,7 @@ import floatlens as fl
 from floatlens.analysis import ANALYSES, Result, Words, analyse
 from floatlens.analysis.headline import headline
 from floatlens.claims import claims
+from floatlens.records.store import FORMAT
 from floatlens.report import Made, bundle
 from floatlens.report.answer_sections import SECTIONS
 from floatlens.report.sections import definition, sections
@@ -110,7 +111,7 @@ def test_figures_show_the_numbers_of_the_tables(results: dict[str, Result]) -> N
     for drawn in made["drift"]["figures"][0]["panels"][0]["series"]:
         rows = frame[(frame["variable"] == "lag_jaccard") & (frame["model"] == drawn["name"])]
         rows = rows[rows["queries"] == "all"]
-        assert drawn["mean"] == [None if np.isnan(value) else value for value in rows["mean"]]
+        np.testing.assert_array_equal(drawn["mean"], rows["mean"])
         assert drawn["x"] == rows["lag"].tolist()
     fixed = made["absorption"]["figures"][0]["panels"][0]["series"]
     assert [one["role"] for one in fixed] == ["", "", "null", "null"]
@@ -171,7 +172,7 @@ def test_runs_of_one_model_with_other_settings_stand_side_by_side() -> None:
 
 def test_a_run_with_a_manifest_shows_it(runs: list[Path], tmp_path: Path) -> None:
     make_trace("mdm", 0).save(tmp_path / "run" / "traces" / "0")
-    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"format": 2, "models": {}, "seed": 7}))
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"format": FORMAT, "models": {}, "seed": 7}))
     line = {"what": "trace", "model": "m", "data": "d", "condition": {"kind": "rag"}, "index": 0, "id": "q"}
     line["status"] = "done"
     (tmp_path / "run" / "records.jsonl").write_text(json.dumps(line) + "\n")

@@ -34,7 +34,8 @@ STUDY: dict[str, Any] = {
     "traces": {"questions": 2},
     "machine": {"batch": 4},
 }
-ITEMS = 2 * (5 * 4 + 2)
+ITEMS = 2 * (5 * (2 + 3) + 2)
+"""Of each model: 5 questions closed, rag, edited and under two random controls, and 2 traces."""
 
 
 class Fake(Workers):
@@ -271,7 +272,7 @@ def test_a_full_disk_loses_nothing_that_is_on_record(
 def test_another_study_is_refused_by_its_first_difference(plan: Plan, tmp_path: Path) -> None:
     go(plan, tmp_path, Fake())
     other = make_plan(read_study({**STUDY, "seeds": {"controls": 1}}))
-    with pytest.raises(FloatlensError, match="made with controls = 0, now it is 1"):
+    with pytest.raises(FloatlensError, match=r"made with controls = \[0\], now it is \[1\]"):
         go(other, tmp_path, Fake())
     free = {"machine": {"batch": 2, "workers": 3}, "output": {"report": False}, "about": "words", "analyses": ["drift"]}
     assert go(make_plan(read_study({**STUDY, **free})), tmp_path, Fake()) == []

@@ -14,7 +14,7 @@ from floatlens.runs import folder
 from floatlens.runs.folder import RunFolder
 
 MODEL = {"kind": "mdm", "layers": [0, 1], "on": True, "ask": {"seed": 0}, "capture": None}
-MANIFEST: dict[str, Any] = {"format": 2, "models": {"m": MODEL}, "template": "default@1", "versions": {}}
+MANIFEST: dict[str, Any] = {"format": store.FORMAT, "models": {"m": MODEL}, "template": "default@1", "versions": {}}
 
 
 def changed(**model: Any) -> dict[str, Any]:

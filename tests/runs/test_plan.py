@@ -155,7 +155,7 @@ def test_every_item_is_counted_once(planned: Planned) -> None:
         ("d", "trace"): {"llada": 6, "qwen": 6},
         ("d", "closed"): {"llada": 5, "qwen": 5},
         ("d", "rag"): {"llada": 5, "qwen": 5},
-        ("d", "drop_anchors k=1"): {"llada": 10, "qwen": 10},
+        ("d", "drop_anchors k=1"): {"llada": 15, "qwen": 15},
         ("d", "sink_token logit=2"): {"llada": 5, "qwen": 5},
         ("d", "clean"): {"llada": 4, "qwen": 4},
         ("d", "noise"): {"llada": 8, "qwen": 8},

@@ -28,9 +28,9 @@ STUDY: dict[str, Any] = {
     "output": {"figures": ["png"], "examples": 1},
     "machine": {"batch": 2},
 }
-"""Of each model: 2 traces, 2 of its control, and of 3 questions closed, rag, clean, 2 points of noise, 2 edits with
-their random controls."""
-ITEMS = 2 * (2 + 2 + 3 * (2 + 1 + 2 + 4))
+"""Of each model: 2 traces, 2 of its control, and of 3 questions closed, rag, clean, 2 points of noise, the edits with
+three random controls in all."""
+ITEMS = 2 * (2 + 2 + 3 * (2 + 1 + 2 + 2 + 3))
 
 
 def bare(out: Path) -> dict[str, Record]:

@@ -103,16 +103,18 @@ def _finding(
 
 def _scores(some: pd.DataFrame, edit: Edited) -> _Scores | None:
     """On the exposed questions with unedited, control and edited answers; None without a control by mass."""
-    draws: dict[str, list[Edited]] = {one.control or "": drawn for one, drawn in draws_of(some).items() if one.edited == edit}
+    draws: dict[str, list[Edited]] = {
+        one.control or "": drawn for one, drawn in draws_of(some).items() if one.edited == edit
+    }
     if "mass" not in draws:
         return None
     wide = some.pivot(index="id", columns="condition", values="accuracy").astype(float)
     means = pd.DataFrame({"unedited": wide[RAG]} | {kind: wide[drawn].mean(axis=1) for kind, drawn in draws.items()})
     means = means.dropna()
     reached = means[means.index.isin(exposed(some, edit))]
-    own = some[some["id"].isin(reached.index)]
+    there = some[some["id"].isin(reached.index)]
     moved = {
-        kind: float(own.loc[own["condition"].isin(drawn), "moved_share"].astype(float).mean())
+        kind: float(there.loc[there["condition"].isin(drawn), "moved_share"].astype(float).mean())
         for kind, drawn in draws.items()
     }
     values = {name: reached[name].to_numpy(dtype=np.float64) for name in reached.columns}
