@@ -30,7 +30,9 @@ WRITE = ("--set", "gen_length=8", "--set", "steps=4")
 """Answers have one to four tokens and an end; diffusion models write two of eight tokens per pass, to save time."""
 EDITS = (
     "drop_anchors:k=1,5,10",
+    "drop_anchors:k=1:rows=last",
     "pin_anchors:to=step0:k=1,5,10",
+    "pin_anchors:to=step0:k=5:rows=answer",
     "pin_anchors:to=bos:k=1,5,10",
     "sink_token",
     "sink_token:logit=0,4",
@@ -122,14 +124,15 @@ def tasks() -> None:
 
 
 def edits() -> None:
-    """Every edit with its doses and controls on 200 questions with ten documents; heads from the gallery's traces."""
+    """Every edit with its doses and controls (three draws each) on 100 questions with ten documents; heads from the
+    gallery's traces."""
     traced = [RUNS.parent / "gallery" / f"gold{gold}" for gold in (0, 4, 9)]
     missing = [path for path in traced if not path.is_dir()]
     if missing:
         sys.exit(f"{missing[0]} is not there; run docs/gallery.py first, which traces what heads are chosen from")
     given = [part for edit in EDITS for part in ("--edit", edit)]
     heads = [part for path in traced for part in ("--heads-from", path)]
-    data = ("--data", "scale:rag:seed=3", "--limit", "200")
+    data = ("--data", "scale:rag:seed=3", "--limit", "100", "--control-draws", "3")
     run("intervene", *MODELS, *data, *WRITE, *given, *heads, "--out", RUNS / "edits")
     judge(RUNS / "edits")
     keep(RUNS / "edits", "edits")
@@ -158,7 +161,7 @@ def smollm2_edits() -> None:
     if not at_hand("smollm2-edits"):
         return
     common = ("--data", NQ, "--limit", "50", "--set", "gen_length=24", "--batch", "4", "--traces", "4")
-    doses = ("--edit", "drop_anchors:k=1,5,10", "--edit", "drop_anchors:k=1,5,10:of=unedited")
+    doses = ("--edit", "drop_anchors:k=1,5,10", "--edit", "drop_anchors:k=1:of=unedited")
     run("intervene", SMOLLM2, *common, *doses, "--out", RUNS / "smollm2-edits")
     judge(RUNS / "smollm2-edits")
     keep(RUNS / "smollm2-edits", "smollm2-edits")

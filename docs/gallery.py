@@ -49,7 +49,7 @@ def run(*args: str | Path) -> None:
 
 
 def trace_all() -> list[Path]:
-    """One run of all models per position of the gold document."""
+    """One run of all models, and of their controls with shuffled weights, per position of the gold document."""
     runs = []
     for gold in GOLD:
         data = RUNS / f"data{gold}" / "rag.jsonl"  # one name for all positions: traces take the file's name
@@ -59,7 +59,7 @@ def trace_all() -> list[Path]:
             run("scale", "questions", "--out", data, *map(str, shape))
         runs.append(RUNS / f"gold{gold}")
         models = [f"scale:{model}" for model in bundled()]
-        run("trace", *models, "--data", data, "--out", runs[-1], "--set", "gen_length=8", "--no-report")
+        run("trace", *models, "--data", data, "--out", runs[-1], "--set", "gen_length=8", "--controls", "1", "--no-report")
     return runs
 
 
