@@ -1,4 +1,4 @@
-"""Coverage of each kind of interval, by simulation: docs/coverage.py with fewer draws, and in full where slow."""
+"""Coverage of each kind of interval, by simulation: docs/intervals.py with fewer draws, and in full where slow."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Simulates how often each kind of interval of `floatlens.analysis.intervals` covers the true number.
 
-    .venv/bin/python docs/coverage.py            # three minutes on a quiet core; seeded
+    .venv/bin/python docs/intervals.py            # three minutes on a quiet core; seeded
 
 Samples are drawn from distributions whose number is known, with 8, 20 and 50 questions; the share of intervals that
 hold it should be 0.95. The table goes to docs/claims/coverage.md.
@@ -293,7 +293,7 @@ CASES = (*_means(), *_scores(), *_averages(), *_robust(), *_ranks(), *_distances
 
 HEAD = f"""# Coverage of intervals
 
-Written by `python docs/coverage.py` (seeded). Each entry is the share of 95 % intervals that hold the true number, in
+Written by `python docs/intervals.py` (seeded). Each entry is the share of 95 % intervals that hold the true number, in
 {DRAWS:,} simulated sets of n questions ({FEW_DRAWS} for numbers of all questions at once: ± 0.02). The target is
 {LEAST} to {MOST} at n = 20 and 50. What misses it is in bold, with the reason; "conservative" intervals cover more than
 they say. Fewer than 20 questions decide no claim.
