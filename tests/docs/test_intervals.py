@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def _load():
-    spec = importlib.util.spec_from_file_location("floatlens_docs_coverage", DOCS / "coverage.py")
+    spec = importlib.util.spec_from_file_location("floatlens_docs_intervals", DOCS / "intervals.py")
     made = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = made  # dataclasses look their module up
     spec.loader.exec_module(made)
