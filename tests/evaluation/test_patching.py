@@ -11,7 +11,9 @@ import torch
 import floatlens as fl
 from floatlens.core.errors import FloatlensError
 from floatlens.data import open_data
-from floatlens.evaluation.patching import _choices, _laid_out, _Passes, counterfactual_pairs, patching
+from floatlens.evaluation.counterfactuals import counterfactual_pairs
+from floatlens.evaluation.patch_passes import PatchPasses, lay_out_prompt
+from floatlens.evaluation.patching import _choices, patching
 from floatlens.probes import Matrix
 from shared.capture import capture
 
@@ -53,7 +55,7 @@ def test_states_of_the_same_prompt_change_nothing(name: str, what: Any, tiny_mod
 def test_all_but_the_deciding_state_of_layer_0_make_the_other_prompt(name: str, tiny_model: Any) -> None:
     """Both prompts end alike, so what enters layer 0 at the deciding row is the same already."""
     model = tiny_model(name)
-    passes = _Passes(model, "all", [_laid_out(model, ids, {"gen_length": 3}) for ids in (ONE, OTHER)])
+    passes = PatchPasses(model, "all", [lay_out_prompt(model, ids, {"gen_length": 3}) for ids in (ONE, OTHER)])
     keys = len(ONE) + (0 if model.kind == "arm" else 3)
     everything = [key for key in range(keys) if key != model.row_of(len(ONE))]
     assert torch.allclose(passes.patched(0, everything, "residual"), passes.logits[1], atol=1e-5)
