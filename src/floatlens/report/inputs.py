@@ -18,18 +18,20 @@ __all__ = ["Inputs", "RunAnswers"]
 
 @dataclass(frozen=True, eq=False)
 class RunAnswers:
-    """The answers of one run: the answers frame, the run's manifest, and the verdicts on claims about the answers."""
+    """The answers of one run: the answers frame, the run's manifest, the verdicts on claims about the answers, and the
+    patching frame of the questions that were patched."""
 
     name: str
     path: str
     frame: pd.DataFrame
     manifest: Mapping[str, Any]
     claims: Sequence[Claim] = ()
+    patching: pd.DataFrame | None = None
 
     @property
     def models(self) -> dict[str, Mapping[str, Any]]:
-        """Facts of every model that answered, in the manifest's order."""
-        there = set(self.frame["model"])
+        """Facts of every model that answered or was patched, in the manifest's order."""
+        there = set(self.frame["model"]) | (set() if self.patching is None else set(self.patching["model"]))
         return {ref: facts for ref, facts in self.manifest["models"].items() if ref in there}
 
 
