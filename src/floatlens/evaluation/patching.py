@@ -85,9 +85,9 @@ def patching(
     Prompts are texts or token ids; both of a pair must have the same number of tokens. `what="kv"` replaces keys and
     values in a layer's attention, "residual" the states that enter the layer. Keys are ranked by received attention,
     mean over heads, of the `rows` "all", "answer" or "last" (an autoregressive model: always the last). The position
-    whose row decides is never patched: its own state is the answer. `tokens` are
-    the two tokens of each pair, by default what the model puts first in each answer. `settings` are those of the
-    model's sampler, such as `gen_length`: a diffusion model sees so many masks.
+    whose row decides is never patched: its own state is the answer. `tokens` are the two tokens of each pair, by
+    default what the model puts first in each answer. `settings` are those of the model's sampler, such as `gen_length`:
+    a diffusion model sees so many masks. For many questions of a data set, see `patching` in docs/studies.md.
 
     Example: `fl.patching(model, "Ann has a cat .", "Ann has a dog .", k=2, layers=[3], gen_length=4).data["effect"]`
     """
@@ -97,9 +97,10 @@ def patching(
         raise FloatlensError(f"patching: {len(tokens)} pairs of tokens for {len(pairs)} pairs of prompts")
     chosen = None if layers is None else _layers(model, layers)
     how = Patched(what=(what,), k=k, rows=rows, draws=draws, seed=seed)
+    wanted = [None] * len(pairs) if tokens is None else tokens
     found = [
-        patch_pair(model, pair, how, number, layers=chosen, tokens=None if tokens is None else tokens[number], **settings)
-        for number, pair in enumerate(pairs)
+        patch_pair(model, pair, how, number, layers=chosen, tokens=two, **settings)
+        for number, (pair, two) in enumerate(zip(pairs, wanted, strict=True))
     ]
     about = {"model": model.ref, "kind": model.kind, "what": what, "k": k, "rows": rows, "draws": draws, "seed": seed}
     return Patching(_dataset(found, what, about))
@@ -196,10 +197,10 @@ def _dataset(found: Sequence[PatchedPair], what: PatchedStates, about: dict[str,
         "keys": [one.keys for one in found],
     }
     values = {name: (dims, np.stack(each)) for name, each in arrays.items()}
-    ends = {name: ("sample", np.array([getattr(one, name) for one in found])) for name in ("original", "counterfactual")}
+    answers = ["original", "counterfactual"]
+    ends = {name: ("sample", np.array([getattr(one, name) for one in found])) for name in answers}
     tokens = {"tokens": (("sample", "answer"), np.array([one.tokens for one in found]))}
-    layers = list(found[0].layers)
-    coords = {"patched": list(PATCHED), "layer": layers, "answer": ["original", "counterfactual"]}
+    coords = {"patched": list(PATCHED), "layer": list(found[0].layers), "answer": answers}
     return xr.Dataset(values | ends | tokens, coords=coords, attrs=about)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_patching"]
 
 _WHAT = {"kv": "Keys and values patched", "residual": "Residual states patched"}
+_ROLES: dict[str, Literal["", "mass"]] = {"anchors": "", "control": "mass"}
 _EFFECT = Axis("effect (0 = original,\n1 = counterfactual answer)")
 
 
@@ -56,10 +57,10 @@ def _effects(found: Patching | Sequence[Patching]) -> pd.DataFrame:
 def _panel(name: str, title: str, rows: pd.DataFrame, style: Mapping[str, Look]) -> Panel:
     drawn = []
     for model in dict.fromkeys(rows["model"]):
-        for patched in ("anchors", "control"):
+        for patched, role in _ROLES.items():
             own = rows[(rows["model"] == model) & (rows["patched"] == patched)]
             x, mean, low, high = (tuple(map(float, own[key])) for key in ("layer", "effect", "low", "high"))
-            counts, role = tuple(int(n) for n in own["n"]), "mass" if patched == "control" else ""
+            counts = tuple(int(n) for n in own["n"])
             drawn.append(Series(style[model], x, mean, low, high, counts, "joined", role))
     return Panel(name, title, Axis("layer", whole=True), _EFFECT, tuple(drawn), reference=0.0)
 

@@ -20,7 +20,7 @@ from floatlens.plots.description import Figure
 __all__ = ["FIGURES", "Described", "FigureType", "describe_figures", "file_name"]
 
 Data = Mapping[str, Any]
-"""Results by analysis; frames of `gains`, `edits` and `patching`, curves of `stress`; `anchors` and `qk_maps` by model."""
+"""Results by analysis; frames of `gains`, `edits`, `patching`; curves of `stress`; `anchors` and `qk_maps` by model."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from floatlens.claims import Claim
     from floatlens.report.subjects import Seen
 
-__all__ = ["Inputs", "RunAnswers"]
+__all__ = ["Inputs", "RunAnswers", "run_name"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,18 @@ class RunAnswers:
         """Facts of every model that answered or was patched, in the manifest's order."""
         there = set(self.frame["model"]) | (set() if self.patching is None else set(self.patching["model"]))
         return {ref: facts for ref, facts in self.manifest["models"].items() if ref in there}
+
+    def patched(self, model: str | None = None) -> int:
+        """How many questions were patched, by all models or one."""
+        if self.patching is None:
+            return 0
+        own = self.patching if model is None else self.patching[self.patching["model"] == model]
+        return len(own[["model", "data", "id"]].drop_duplicates())
+
+
+def run_name(run: RunAnswers, runs: Sequence[RunAnswers]) -> str:
+    """What a run is called among several: its name, or its path where two have one name."""
+    return run.path if sum(one.name == run.name for one in runs) > 1 else run.name
 
 
 @dataclass(frozen=True, eq=False)

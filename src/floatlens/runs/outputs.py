@@ -97,7 +97,8 @@ def _draw(out: Path, made: Findings, formats: Sequence[str]) -> None:
     from floatlens.plots.drawing import draw
     from floatlens.plots.registry import FIGURES, describe_figures
 
-    data = {"gains": made.gains, "stress": made.curves, "edits": made.effects, "patching": made.patching.get("patching")}
+    patched = made.patching.get("patching")
+    data = {"gains": made.gains, "stress": made.curves, "edits": made.effects, "patching": patched}
     wanted = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(data)]
     for name, figure in describe_figures(data, wanted).figures.items():
         made.files += save_figure(draw(figure), out / "figures" / name, formats)

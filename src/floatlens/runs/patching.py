@@ -36,7 +36,7 @@ def patched_condition(study: Study) -> Patched:
 def with_counterfactuals(
     data: Sequence[PlannedData], models: Sequence[PlannedModel], say: Say
 ) -> tuple[PlannedData, ...]:
-    """The data sets with a counterfactual answer for each question that is patched; `say` is told how many have none."""
+    """The data sets with a counterfactual answer for each question to patch; `say` is told how many have none."""
     if not any(part.patched for part in data):
         return tuple(data)
     tokenizers = {one.ref: tokenizer_of(one.config.ref, one.config.family, one.config.revision) for one in models}

@@ -231,8 +231,7 @@ def _patched(source: Source, number: int) -> Any:
 
 def _planned(source: Source, number: int, data: Data, chosen: Chosen, makers: Makers) -> PlannedData:
     traced, patched = (
-        data.count if asked == "all" else asked
-        for asked in (_traced(source, number), _patched(source, number))
+        data.count if asked == "all" else asked for asked in (_traced(source, number), _patched(source, number))
     )
     conditions = plan_conditions(chosen, data, makers)
     passages, tracing = data.format == "passage", source.study.traces

@@ -134,7 +134,8 @@ def _facts(run: Path) -> dict[str, Any]:
     if is_run(run):
         records = read_records(run)
         done = Counter(record.what for record in records if record.status == "done")
-        facts |= {"answers": done["answer"], "traces": done["trace"], "patched": done["patch"], "source": "manifest.json"}
+        facts |= {"answers": done["answer"], "traces": done["trace"], "patched": done["patch"]}
+        facts["source"] = "manifest.json"
         return facts | {"manifest": read_manifest(run), "outcomes": dict(Counter(one.status for one in records))}
     files = trace_files(run)
     data = open_trace(files[0]).data.attrs

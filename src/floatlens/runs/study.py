@@ -92,7 +92,9 @@ class Seeds(_Part):
 
     decoding: int = Field(0, ge=0, description="samplers")
     stress: int = Field(0, ge=0, description="distractors, orders and layouts of stress tests")
-    controls: int = Field(0, ge=0, description="random controls of edits and patching: the first draw; others follow it by 1")
+    controls: int = Field(
+        0, ge=0, description="random controls of edits and patching: the first draw; others follow it by 1"
+    )
 
 
 class Controls(_Part):

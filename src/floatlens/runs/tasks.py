@@ -140,7 +140,8 @@ class PatchTask:
             found = retry_with_smaller_blocks(holder.budget, partial(self._attempt, model), said, failure)
         except FloatlensError as error:
             return self.failed(str(error))
-        return [self._record("done", patched=found, warnings=tuple(said), seconds=round(time.perf_counter() - began, 3))]
+        seconds = round(time.perf_counter() - began, 3)
+        return [self._record("done", patched=found, warnings=tuple(said), seconds=seconds)]
 
     def failed(self, error: str) -> list[Record]:
         return [self._record("failed", error=error)]
