@@ -162,8 +162,10 @@ class _Session:
         if not self._begun:  # until now workers and models were loading
             self._begun = True
             bar.start()
-        if record.what != "answer":
-            bar.item(f"{where}: {record.answer or ''}" if record.what == "trace" else where)
+        if record.what == "trace":
+            bar.item(f"{where}: {record.answer or ''}")
+        elif record.what == "patch":
+            bar.item("", where)
         else:
             bar.item(record.prediction or "", self._accuracy.after(record))
 

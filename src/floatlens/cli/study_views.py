@@ -13,7 +13,7 @@ from rich.text import Text
 from floatlens.cli.tables import INTERVAL, Row, by_model, in_blocks, interval, number
 from floatlens.cli.terminal import clean, duration, many
 from floatlens.data.stress import STRESS_TESTS
-from floatlens.plots.style import label_of
+from floatlens.plots.style import label_of, span
 from floatlens.records.condition import Stressed
 
 if TYPE_CHECKING:
@@ -185,17 +185,19 @@ def patching_view(made: Findings, models: Sequence[str], width: int) -> Renderab
         for part, some in own.groupby("part", sort=False):
             cells = {str(row.model): _patched(row) for row in some.itertuples(index=False)}
             rows.append(Row(_PATCHED[str(part)], cells, level=1))
-    notes = [
-        Text(f"{clean(model)}, {clean(data)}: {lost} of {total} do not count: both answers begin with the same token")
+    counts = [int(n) for n in means["n"]]
+    notes = [f"n = {span(counts)} questions. 0: the answer stays, 1: it moves to that of the counterfactual prompt."]
+    notes += [
+        f"{model}, {data}: {lost} of {many(total, 'question')} left out: both answers begin with the same token."
         for model, data, lost, total in made.without_effect
     ]
-    title = "effect, mean over layers"
-    return Group(by_model(title, ["effect", INTERVAL, "n"], models, _labels(models), rows, width), *notes)
+    table = by_model("effect, mean over layers", ["effect", INTERVAL], models, _labels(models), rows, width)
+    return Group(table, *(Text(clean(note), style="dim") for note in notes))
 
 
 def _patched(row: Any) -> list[str]:
     effect, low, high = (float(value) for value in (row.effect, row.low, row.high))
-    return [number(effect, "+.3f"), interval(low, high, "+.3f"), f"n={int(row.n)}"]
+    return [number(effect, "+.3f"), interval(low, high, "+.3f")]
 
 
 def headline_view(rows: Sequence[HeadlineRow], models: Sequence[str], width: int) -> RenderableType:

@@ -59,12 +59,11 @@ def _chosen(
         found[model.ref] = _of_model(model, tokenizers[model.ref], asked, answers, reasons)
         if reasons:
             id, reason = next(iter(reasons.items()))
-            rest = "these are skipped" if found[model.ref] else "so none is patched"
-            text = f"patching: {len(reasons)} of {len(asked)} questions of {part.data.name} have no counterfactual "
-            text += f"prompt of the same length, {rest} (question {id} {reason})"
+            text = f"{len(reasons)} of {len(asked)} questions of {part.data.name} are skipped for want of a "
+            text += f"counterfactual prompt of the same length (question {id} {reason})"
             notes.setdefault(text, []).append(model.ref)
     for text, refs in notes.items():
-        say(text if len(refs) == len(models) else f"{', '.join(refs)}: {text}")
+        say(f"patching: {text}" if len(refs) == len(models) else f"patching, {', '.join(refs)}: {text}")
     return found
 
 
