@@ -186,9 +186,9 @@ def patching_view(made: Findings, models: Sequence[str], width: int) -> Renderab
             cells = {str(row.model): _patched(row) for row in some.itertuples(index=False)}
             rows.append(Row(_PATCHED[str(part)], cells, level=1))
     counts = [int(n) for n in means["n"]]
-    notes = [f"n = {span(counts)} questions. 0: the answer stays, 1: it moves to that of the counterfactual prompt."]
+    notes = [f"n = {span(counts)}; 0: the answer stays, 1: it moves to that of the counterfactual prompt"]
     notes += [
-        f"{model}, {data}: {lost} of {many(total, 'question')} left out: both answers begin with the same token."
+        f"{model}, {data}: {lost} of {many(total, 'question')} left out: both answers begin with the same token"
         for model, data, lost, total in made.without_effect
     ]
     table = by_model("effect, mean over layers", ["effect", INTERVAL], models, _labels(models), rows, width)

@@ -27,7 +27,7 @@ _TRIED = 200
 
 
 class NoCounterfactualError(FloatlensError):
-    """A question has no counterfactual prompt; the message is the reason, to follow "question ID"."""
+    """A question has no counterfactual prompt; the message is the reason."""
 
 
 def find_counterfactual(
@@ -43,16 +43,16 @@ def find_counterfactual(
     Example: `find_counterfactual(model.tokenizer, example, ["harp", "flute"], PromptConfig())`
     """
     if not any(find_mentions(f"{one.title}\n{one.text}", example.answers) for one in example.documents):
-        raise NoCounterfactualError("has no document that states its answer")
+        raise NoCounterfactualError("no document states its answer")
     own = _ids(tokenizer, example, prompt)
     if max_tokens is not None and len(own) > max_tokens:
-        raise NoCounterfactualError(f"has a prompt of {len(own)} tokens, and {max_tokens} fit")
+        raise NoCounterfactualError(f"its prompt has {len(own)} tokens, and {max_tokens} fit")
     others = (one for one in dict.fromkeys(answers) if not holds_answer(one, example.answers))
     for answer in islice(others, _TRIED):
         ids = _ids(tokenizer, _changed(example, answer), prompt)
         if len(ids) == len(own) and ids != own:
             return answer
-    raise NoCounterfactualError("finds no answer of another question that keeps its prompt's number of tokens")
+    raise NoCounterfactualError("no answer of another question keeps the number of tokens")
 
 
 def prompt_pair(

@@ -1,4 +1,4 @@
-"""Activation patching of anchors: does the answer hang on what a model keeps at its anchors (methods §12a)?
+"""Activation patching of anchors: do anchors carry the answer (methods §12a)?
 
 Two prompts of the same length differ in a fact. In the pass that decides the first token of the answer, the states of
 the strongest keys of one layer are replaced by those of the other prompt at the same positions. The effect is how far

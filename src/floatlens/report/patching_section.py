@@ -57,7 +57,7 @@ def _made(run: RunAnswers, frame: pd.DataFrame, suffix: str) -> dict[str, Any]:
         "id": f"patching{suffix}",
         "suffix": suffix,
         "kind": "patch",
-        "title": "Activation patching: does the answer hang on the anchors?",
+        "title": "Activation patching: do anchors carry the answer?",
         "short": "Patching",
         "reading": _READING,
         "notes": _notes(frame),
@@ -72,8 +72,7 @@ def _made(run: RunAnswers, frame: pd.DataFrame, suffix: str) -> dict[str, Any]:
 
 def _notes(frame: pd.DataFrame) -> list[str]:
     return [
-        f"{model} on {data}: {lost} of {total} questions have no effect and do not count, because both answers begin "
-        "with the same token."
+        f"Left out: {lost} of {total} questions of {data} for {model}, where both answers begin with the same token."
         for model, data, lost, total in without_effect(frame)
     ]
 

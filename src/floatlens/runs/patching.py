@@ -59,8 +59,8 @@ def _chosen(
         found[model.ref] = _of_model(model, tokenizers[model.ref], asked, answers, reasons)
         if reasons:
             id, reason = next(iter(reasons.items()))
-            text = f"{len(reasons)} of {len(asked)} questions of {part.data.name} are skipped for want of a "
-            text += f"counterfactual prompt of the same length (question {id} {reason})"
+            text = f"{len(reasons)} of {len(asked)} questions of {part.data.name} skipped: no counterfactual prompt "
+            text += f"of the same length (question {id}: {reason})"
             notes.setdefault(text, []).append(model.ref)
     for text, refs in notes.items():
         say(f"patching: {text}" if len(refs) == len(models) else f"patching, {', '.join(refs)}: {text}")
