@@ -45,7 +45,7 @@ def test_effects_by_layer(frame: pd.DataFrame) -> None:
 
 
 def test_differences_are_paired(frame: pd.DataFrame) -> None:
-    """The control does a quarter of what anchors do, question by question, so the interval is that of three quarters."""
+    """The control does a quarter of what anchors do, question by question: the interval is that of three quarters."""
     found = patching_differences(frame)
     one = found[(found["model"] == MDM) & (found["what"] == "residual")].set_index("layer")
     for layer in LAYERS:
