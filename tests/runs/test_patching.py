@@ -113,7 +113,7 @@ def test_questions_without_a_counterfactual_are_counted(tmp_path: Path) -> None:
     [
         ({"data": [{"ref": DATA, "limit": 1}]}, "no question has a counterfactual prompt of the same length"),
         ({"data": ["scale:closed-known"]}, "documents"),
-        ({"patching": {}}, "no conditions, no traces and no patching"),
+        ({"patching": {}}, "no conditions and no traces; give some, or patching.questions"),
         ({"patching": {"questions": -1}}, "patching.questions=-1"),
         ({"patching": {"k": 0}}, "patching.k wants at least 1"),
         ({"patching": {"what": ["keys"]}}, 'patching.what[0] wants "kv" or "residual"'),

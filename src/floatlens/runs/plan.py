@@ -252,7 +252,7 @@ def _check_items(source: Source, data: Sequence[PlannedData], models: Sequence[P
     conditions = [one for part in data for one in part.conditions]
     asked = (source.study.conditions if one.conditions is None else one.conditions for one in source.study.data)
     if not any(asked) and not any(part.traced or part.patched for part in data):
-        raise source.error("nothing to do: no conditions, no traces and no patching; give some", "conditions")
+        raise source.error("nothing to do: no conditions and no traces; give some, or patching.questions", "conditions")
     examples = (example for part in data for example in part.data.examples())
     if any(part.patched for part in data) and not any(asked):
         what = "no question has a counterfactual prompt of the same length; give other data"
