@@ -239,5 +239,5 @@ def test_a_folder_of_controls_alone_can_be_reported(tmp_path: Path) -> None:
     made.save(tmp_path / "traces" / "one")
     data = Parts(report_runs([tmp_path], tmp_path / "r.html").path.read_text(encoding="utf-8")).json("report")
     assert data["models"] == []
-    assert data["settings"] == {"traces": 0, "answers": 0, "controls": 1, "patched": 0}
+    assert data["settings"] == {"traces": 0, "answers": 0, "controls": 1}
     assert "1 of 1 traces" in repr(fl.explore(made))

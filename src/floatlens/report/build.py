@@ -86,6 +86,7 @@ def _page_data(inputs: Inputs, style: Mapping[str, Look]) -> tuple[dict[str, Any
         parts = [*sections(inputs.results), *answer_sections(inputs.answers), *patching_sections(inputs.answers)]
     blobs = {f"table-{t['id']}": deflated(as_json(t.pop("table")).encode()) for part in parts for t in part["tables"]}
     skipped = [(name.replace("_", " ") if name in ANALYSES else name, why) for name, why in inputs.skipped.items()]
+    patched = sum(run.patched() for run in inputs.answers)
     answers, controls = sum(len(run.frame) for run in inputs.answers), sum(one.is_control for one in inputs.traces)
     data = {
         "answer": floating_sentence(inputs.claims, {model: look.label for model, look in style.items()}),
@@ -96,7 +97,7 @@ def _page_data(inputs: Inputs, style: Mapping[str, Look]) -> tuple[dict[str, Any
         "runs": list(inputs.runs),
         "made": dict(inputs.made),
         "settings": {"traces": len(inputs.traces) - controls, "answers": answers, "controls": controls}
-        | {"patched": sum(run.patched() for run in inputs.answers)},
+        | ({"patched": patched} if patched else {}),
     }
     return data | {"sections": [{k: v for k, v in part.items() if k != "of"} for part in parts]}, blobs
 
