@@ -57,7 +57,12 @@ def edit_effects(answers: pd.DataFrame) -> pd.DataFrame:
             for one, drawn in draws.items() if RAG in wide.columns else ():
                 pair = pd.DataFrame({"unedited": wide[RAG], "edited": wide[drawn].mean(axis=1)}).dropna()
                 who = {"model": model, "kind": kind, "data": data, "condition": one, **_named(one)}
-                who |= {"dose": dose(one), "draws": len(drawn), "moved": moved_by[moved_by.index.isin(drawn)].mean(), "metric": metric}
+                who |= {
+                    "dose": dose(one),
+                    "draws": len(drawn),
+                    "moved": moved_by[moved_by.index.isin(drawn)].mean(),
+                    "metric": metric,
+                }
                 some = pair[pair.index.isin(reached[one.edited])]
                 found = _compared(some.to_numpy(dtype=np.float64), metric)
                 narrow = {f"{name}_exposed": found[name] for name in ("difference", "low", "high")}
@@ -86,7 +91,9 @@ def measured(answers: pd.DataFrame) -> pd.DataFrame:
     for (model, data), some in traced.groupby(["model", "data"], sort=False):
         for one, drawn in ({RAG: [RAG]} | draws_of(some)).items():
             own = some[some["condition"].isin(drawn)]
-            found: list[dict[str, float]] = [dict(pd.DataFrame(list(values)).mean()) for _, values in own.groupby("id")["measured"]]
+            found: list[dict[str, float]] = [
+                dict(pd.DataFrame(list(values)).mean()) for _, values in own.groupby("id")["measured"]
+            ]
             who = {"model": model, "data": data}
             who |= _named(one) if isinstance(one, Edited) else {"edit": UNEDITED, "settings": "", "control": ""}
             rows += [who | row for row in _quantities(found)]

@@ -103,7 +103,9 @@ def _finding(
 
 def _scores(some: pd.DataFrame, edit: Edited) -> _Scores | None:
     """On the exposed questions with unedited, control and edited answers; None without a control by mass."""
-    draws: dict[str, list[Edited]] = {one.control or "": drawn for one, drawn in draws_of(some).items() if one.edited == edit}
+    draws: dict[str, list[Edited]] = {
+        one.control or "": drawn for one, drawn in draws_of(some).items() if one.edited == edit
+    }
     if "mass" not in draws:
         return None
     wide = some.pivot(index="id", columns="condition", values="accuracy").astype(float)
