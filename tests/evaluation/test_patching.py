@@ -167,6 +167,8 @@ def test_several_pairs_and_what_the_model_would_say(tiny_model: Any) -> None:
         row[model.mask_id] = -torch.inf
     assert [original, counterfactual] == [int(row.argmax()) for row in logits]
     assert found["effect"][1].isnull().all()
+    assert found["difference"][1].isnull().all()  # not measured: the same token is first in both
+    assert found["mass"][1].notnull().all()
 
 
 @pytest.mark.parametrize(

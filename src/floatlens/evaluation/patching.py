@@ -160,7 +160,7 @@ def patch_pair(
         for place, sets in enumerate(_choices(received, how.k, how.draws, [how.seed, number, layer])):
             mass[place, at] = np.mean([received[one].sum() for one in sets])
             keys[place, at] = np.mean([len(one) for one in sets])
-            for what, found in difference.items():
+            for what, found in difference.items() if wanted[0] != wanted[1] else ():  # else there is nothing to move
                 changed = [_difference(passes.patched(layer, one, what), wanted) for one in sets]
                 found[place, at] = np.mean(changed)
     original, counterfactual = (_difference(logits, wanted) for logits in passes.logits)
