@@ -11,8 +11,11 @@ import torch
 import floatlens as fl
 from floatlens.core.errors import FloatlensError
 from floatlens.data import open_data
-from floatlens.evaluation.patching import _choices, _laid_out, _Passes, counterfactual_pairs, patching
+from floatlens.evaluation.counterfactuals import counterfactual_pairs
+from floatlens.evaluation.patch_passes import PatchPasses, lay_out_prompt
+from floatlens.evaluation.patching import _choices, patch_pair, patching
 from floatlens.probes import Matrix
+from floatlens.records import Patched
 from shared.capture import capture
 
 ONE, OTHER = [5, 9, 12, 33, 21, 8, 30], [5, 9, 40, 33, 21, 17, 30]
@@ -53,7 +56,7 @@ def test_states_of_the_same_prompt_change_nothing(name: str, what: Any, tiny_mod
 def test_all_but_the_deciding_state_of_layer_0_make_the_other_prompt(name: str, tiny_model: Any) -> None:
     """Both prompts end alike, so what enters layer 0 at the deciding row is the same already."""
     model = tiny_model(name)
-    passes = _Passes(model, "all", [_laid_out(model, ids, {"gen_length": 3}) for ids in (ONE, OTHER)])
+    passes = PatchPasses(model, "all", [lay_out_prompt(model, ids, {"gen_length": 3}) for ids in (ONE, OTHER)])
     keys = len(ONE) + (0 if model.kind == "arm" else 3)
     everything = [key for key in range(keys) if key != model.row_of(len(ONE))]
     assert torch.allclose(passes.patched(0, everything, "residual"), passes.logits[1], atol=1e-5)
@@ -112,6 +115,35 @@ def test_keys_and_values_are_those_of_the_other_prompt(tiny_model: Any) -> None:
     assert float(found["effect"][0]) == pytest.approx(float(found["original"][0] - found["difference"][0]) / way)
 
 
+def test_a_prompt_that_differs_at_the_anchor_alone(tiny_model: Any) -> None:
+    """What enters layer 0 is the same elsewhere: the residual state of the anchor is the whole way, its key and value
+    are a part of it, and the control finds nothing to exchange."""
+    model = tiny_model("llama")
+    other = list(ONE)
+    other[int(np.nanargmax(_received(model, 0)))] = 40
+    how = Patched(what=("kv", "residual"), draws=3)
+    found = patch_pair(model, (ONE, other), how, layers=[0], tokens=TOKENS[0], gen_length=3)
+    assert found.original == pytest.approx(difference(model, ONE), abs=1e-5)
+    assert found.counterfactual == pytest.approx(difference(model, other), abs=1e-5)
+    anchors, control = found.effect("residual")[:, 0]
+    assert anchors == pytest.approx(1, abs=1e-4)
+    assert control == pytest.approx(0, abs=1e-4)
+    anchors, control = found.effect("kv")[:, 0]
+    assert control == pytest.approx(0, abs=1e-4)
+    assert abs(anchors) > 1e-3
+    assert abs(anchors - 1) > 1e-3
+
+
+def test_both_kinds_of_states_at_once_are_those_of_each_alone(tiny_model: Any) -> None:
+    model = tiny_model("llada")
+    how = Patched(what=("kv", "residual"), draws=2, seed=4)
+    both = patch_pair(model, (ONE, OTHER), how, tokens=TOKENS[0], gen_length=3)
+    for what in how.what:
+        alone = run(model, what=what, seed=4).data
+        np.testing.assert_allclose(both.effect(what), alone["effect"][0], atol=1e-6)
+        np.testing.assert_allclose(both.mass, alone["mass"][0])
+
+
 def test_the_control_receives_as_much() -> None:
     received = np.array([0.05, 0.3, np.nan, 0.1, 0.1, 0.02, 0.2])
     (anchors,), drawn = _choices(received, 1, 50, [0])
@@ -135,6 +167,8 @@ def test_several_pairs_and_what_the_model_would_say(tiny_model: Any) -> None:
         row[model.mask_id] = -torch.inf
     assert [original, counterfactual] == [int(row.argmax()) for row in logits]
     assert found["effect"][1].isnull().all()
+    assert found["difference"][1].isnull().all()  # not measured: the same token is first in both
+    assert found["mass"][1].notnull().all()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from floatlens.analysis.drift import QUERIES
 from floatlens.analysis.effects import edit_effects
 from floatlens.analysis.flow import gold_lift
 from floatlens.analysis.intervals import Estimate
+from floatlens.analysis.patching import patching_means
 from floatlens.analysis.result import Result
 from floatlens.analysis.scores import gains
 from floatlens.analysis.stress import curves, robustness_frame
@@ -43,7 +44,7 @@ POINTS = "percentage points"
 @dataclass(frozen=True)
 class HeadlineRow:
     """`values` are by model, in `unit`; `hint` says how to read them, `section` where they come from: the name of an
-    analysis, or the kind of condition (rag, stress, edit)."""
+    analysis, or the kind of condition (rag, stress, edit, patch)."""
 
     title: str
     unit: str
@@ -68,10 +69,13 @@ class HeadlineRow:
 
 
 def headline(
-    results: Mapping[str, Result], answers: pd.DataFrame | None = None, models: Sequence[str] = ()
+    results: Mapping[str, Result],
+    answers: pd.DataFrame | None = None,
+    models: Sequence[str] = (),
+    patching: pd.DataFrame | None = None,
 ) -> list[HeadlineRow]:
-    """The headline numbers of these results and answers; each row has its models in the order of `models`. Controls
-    have none.
+    """The headline numbers of these results, answers and patched questions; each row has its models in the order of
+    `models`. Controls have none.
 
     Example: `[(row.title, row.cell("scale:llada")) for row in headline(fl.analyse("runs/a", ["drift", "absorption"]))]`
     """
@@ -79,6 +83,8 @@ def headline(
     rows = [*_attention(results), *_flow(results)]
     if answers is not None and not answers.empty:
         rows += [*_gains(answers), *_robustness(answers), *_effects(answers)]
+    if patching is not None and not patching.empty:
+        rows += _patching(patching)
     found = dict.fromkeys([*models, *(model for row in rows for model in row.values)])
     ordered = [replace(row, values={m: row.values[m] for m in found if m in row.values}) for row in rows]
     return [row for row in ordered if row.values]
@@ -135,6 +141,13 @@ def _effects(answers: pd.DataFrame) -> Iterator[HeadlineRow]:
         title = f"Effect of {first['condition'].iloc[0].label}, {data}"
         hint = "accuracy under the edit minus unedited, same questions"
         yield HeadlineRow(title, POINTS, hint, "edit", _values(first, "difference", 100))
+
+
+def _patching(frame: pd.DataFrame) -> Iterator[HeadlineRow]:
+    found = patching_means(frame)
+    hint = "effect minus that of random keys that receive as much, mean over layers; 1 = the counterfactual answer"
+    for (data, what), own in found[found["part"] == "difference"].groupby(["data", "what"], sort=False):
+        yield HeadlineRow(f"Effect of patching anchors ({what}), {data}", "", hint, "patch", _values(own, "effect"))
 
 
 def _values(rows: pd.DataFrame, mean: str, times: float = 1) -> dict[str, Estimate]:

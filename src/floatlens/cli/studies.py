@@ -164,6 +164,8 @@ class _Session:
             bar.start()
         if record.what == "trace":
             bar.item(f"{where}: {record.answer or ''}")
+        elif record.what == "patch":
+            bar.item("", where)
         else:
             bar.item(record.prediction or "", self._accuracy.after(record))
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from floatlens.cli.tables import INTERVAL, Row, by_model, in_blocks, interval, number
 from floatlens.cli.terminal import clean, duration, many
 from floatlens.data.stress import STRESS_TESTS
-from floatlens.plots.style import label_of
+from floatlens.plots.style import label_of, span
 from floatlens.records.condition import Stressed
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = ["findings_view", "plan_view", "verdicts_line"]
 
 _MOST = 6
 """Models that have a column of their own in the plan; more are summed up in one."""
+_PATCHED = {"anchors": "anchors", "control": "random control (mass)", "difference": "difference"}
 _SUMMED, _CONTROLS = "", "controls of all models"
 """The columns that sum up all models, and all their controls."""
 
@@ -77,6 +78,8 @@ def _what(row: PlanRow) -> str:
         test = STRESS_TESTS[points[0].test]
         only = test.reference == test.name
         return f"{row.what} (gold documents only)" if only else f"{row.what}, {many(len(points), 'point')}"
+    if row.patched is not None:
+        return f"{row.what}, {' and '.join(row.patched.what)}"
     return _edit_in_words(row)
 
 
@@ -111,6 +114,8 @@ def findings_view(made: Findings, models: Sequence[str], width: int) -> Group:
         shown += [_title("Stress tests"), robustness_view(made.curves, made.agreed, models, width)]
     if made.effects is not None and not made.effects.empty:
         shown += [_title("Edits"), effects_view(made.effects, models, width)]
+    if made.patching:
+        shown += [_title("Activation patching"), patching_view(made, models, width)]
     if rows := made.headline:
         shown += [_title("Attention (means over questions)"), headline_view(rows, models, width)]
     return Group(*shown)
@@ -168,6 +173,31 @@ def effects_view(effects: pd.DataFrame, models: Sequence[str], width: int) -> Re
 def _effect(row: Any) -> list[str]:
     change, low, high = (100 * float(value) for value in (row.difference, row.low, row.high))
     return [number(100 * row.edited, ".1f"), number(change, "+.1f"), interval(low, high, "+.1f")]
+
+
+def patching_view(made: Findings, models: Sequence[str], width: int) -> RenderableType:
+    """Rows for each data set and kind of states: the effect of anchors, of their control, and the difference."""
+    means = made.patching["patching_mean"]
+    models = _ordered(models, means["model"])
+    rows = []
+    for (data, what), own in means.groupby(["data", "what"], sort=False):
+        rows.append(Row(f"{what} · {data}"))
+        for part, some in own.groupby("part", sort=False):
+            cells = {str(row.model): _patched(row) for row in some.itertuples(index=False)}
+            rows.append(Row(_PATCHED[str(part)], cells, level=1))
+    counts = [int(n) for n in means["n"]]
+    notes = [f"n = {span(counts)}; 0: the answer stays, 1: it moves to that of the counterfactual prompt"]
+    notes += [
+        f"{model}, {data}: {lost} of {many(total, 'question')} left out: both answers begin with the same token"
+        for model, data, lost, total in made.without_effect
+    ]
+    table = by_model("effect, mean over layers", ["effect", INTERVAL], models, _labels(models), rows, width)
+    return Group(table, *(Text(clean(note), style="dim") for note in notes))
+
+
+def _patched(row: Any) -> list[str]:
+    effect, low, high = (float(value) for value in (row.effect, row.low, row.high))
+    return [number(effect, "+.3f"), interval(low, high, "+.3f")]
 
 
 def headline_view(rows: Sequence[HeadlineRow], models: Sequence[str], width: int) -> RenderableType:

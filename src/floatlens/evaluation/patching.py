@@ -1,4 +1,4 @@
-"""Activation patching of anchors: does the answer hang on what a model keeps at its anchors (methods §12a)?
+"""Activation patching of anchors: do anchors carry the answer (methods §12a)?
 
 Two prompts of the same length differ in a fact. In the pass that decides the first token of the answer, the states of
 the strongest keys of one layer are replaced by those of the other prompt at the same positions. The effect is how far
@@ -8,41 +8,32 @@ other keys that receive as much attention.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from floatlens.attention.edit import Edit
 from floatlens.attention.setting import RowGroup
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.data.matching import replace_mentions
-from floatlens.decoding import plan
-from floatlens.decoding.draws import ban
-from floatlens.edits.context import edit
-from floatlens.edits.patch import PatchStates
-from floatlens.models.readout import layers_of
-from floatlens.prompts import build
-from floatlens.prompts.types import PromptConfig
+from floatlens.evaluation.patch_passes import PatchPasses, lay_out_prompt
+from floatlens.records.condition import Patched, PatchedKeys, PatchedStates
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
-    from floatlens.attention.probe import Layer
-    from floatlens.data.examples import Example
+    from floatlens.attention.softmax import Workspace
     from floatlens.models import LanguageModel
 
-__all__ = ["PATCHED", "Patching", "counterfactual_pairs", "patching"]
+__all__ = ["PATCHED", "PatchedPair", "Patching", "patch_pair", "patching"]
 
-What = Literal["kv", "residual"]
-PATCHED = ("anchors", "control")
+PATCHED: tuple[PatchedKeys, ...] = get_args(PatchedKeys)
 """What is patched: the strongest keys, or random others that receive as much."""
 PromptLike = str | Sequence[int]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +53,13 @@ class Patching:
     def model(self) -> str:
         return str(self.data.attrs["model"])
 
+    def to_frame(self) -> pd.DataFrame:
+        """One row per pair, patched keys and layer, with the columns of `floatlens.records.patching_frame`."""
+        about = self.data.attrs
+        found = self.data[["effect", "mass", "keys"]].to_dataframe().reset_index().rename(columns={"sample": "index"})
+        who = {"model": self.model, "model_kind": about["kind"], "data": "", "what": about["what"]}
+        return found.assign(**who, id=found["index"].map(str))
+
     def __repr__(self) -> str:
         a, sizes = self.data.attrs, self.data.sizes
         what = f"{a['what']} of {a['k']} anchors of {a['model']}"
@@ -74,7 +72,7 @@ def patching(
     counterfactual: PromptLike | Sequence[PromptLike],
     *,
     k: int = 1,
-    what: What = "kv",
+    what: PatchedStates = "kv",
     rows: RowGroup = "all",
     layers: Sequence[int] | None = None,
     draws: int = 1,
@@ -87,201 +85,86 @@ def patching(
     Prompts are texts or token ids; both of a pair must have the same number of tokens. `what="kv"` replaces keys and
     values in a layer's attention, "residual" the states that enter the layer. Keys are ranked by received attention,
     mean over heads, of the `rows` "all", "answer" or "last" (an autoregressive model: always the last). The position
-    whose row decides is never patched: its own state is the answer. `tokens` are
-    the two tokens of each pair, by default what the model puts first in each answer. `settings` are those of the
-    model's sampler, such as `gen_length`: a diffusion model sees so many masks.
+    whose row decides is never patched: its own state is the answer. `tokens` are the two tokens of each pair, by
+    default what the model puts first in each answer. `settings` are those of the model's sampler, such as `gen_length`:
+    a diffusion model sees so many masks. For many questions of a data set, see `patching` in docs/studies.md.
 
     Example: `fl.patching(model, "Ann has a cat .", "Ann has a dog .", k=2, layers=[3], gen_length=4).data["effect"]`
     """
-    _check(model, k, what, rows, draws)
+    _check(k, what, rows, draws)
     pairs = _pairs(model, prompt, counterfactual)
     if tokens is not None and len(tokens) != len(pairs):
         raise FloatlensError(f"patching: {len(tokens)} pairs of tokens for {len(pairs)} pairs of prompts")
-    chosen = tuple(range(model.num_layers)) if layers is None else _layers(model, layers)
-    found = []
-    for number, pair in enumerate(pairs):
-        passes = _Passes(model, rows, [_laid_out(model, ids, settings) for ids in pair])
-        wanted = passes.answers() if tokens is None else tokens[number]
-        found.append(_measured(passes, wanted, chosen, k, what, draws, [seed, number]))
+    chosen = None if layers is None else _layers(model, layers)
+    how = Patched(what=(what,), k=k, rows=rows, draws=draws, seed=seed)
+    wanted = [None] * len(pairs) if tokens is None else tokens
+    found = [
+        patch_pair(model, pair, how, number, layers=chosen, tokens=two, **settings)
+        for number, (pair, two) in enumerate(zip(pairs, wanted, strict=True))
+    ]
     about = {"model": model.ref, "kind": model.kind, "what": what, "k": k, "rows": rows, "draws": draws, "seed": seed}
-    return Patching(_dataset(found, chosen, about))
-
-
-def counterfactual_pairs(
-    model: LanguageModel, examples: Sequence[Example], prompt: PromptConfig | None = None
-) -> tuple[list[tuple[list[int], list[int]]], list[str]]:
-    """For each question its prompt and the same with another question's answer in place of its own in all documents.
-
-    The first other answer that keeps the number of tokens is taken. Also returned: the ids of the questions for which
-    there is none, or whose documents do not state their answer.
-
-    Example: `counterfactual_pairs(model, list(open_data("scale:rag", limit=8).examples()))[0]`
-    """
-    how = prompt or PromptConfig()
-    pairs, skipped = [], []
-    for example in examples:
-        own = _ids(model, example, how)
-        others = (one for other in examples if other.id != example.id for one in other.answers)
-        made = (_ids(model, _changed(example, answer), how) for answer in dict.fromkeys(others))
-        pair = next((ids for ids in made if len(ids) == len(own) and ids != own), None)
-        if pair is None:
-            skipped.append(example.id)
-        else:
-            pairs.append((own, pair))
-    return pairs, skipped
-
-
-def _changed(example: Example, answer: str) -> Example:
-    documents = []
-    for one in example.documents:
-        title, text = (replace_mentions(part, example.answers, answer) for part in (one.title, one.text))
-        documents.append(one.model_copy(update={"title": title, "text": text}))
-    return example.model_copy(update={"documents": documents})
-
-
-def _ids(model: LanguageModel, example: Example, how: PromptConfig) -> list[int]:
-    built = build(
-        model.tokenizer, question=example.question, documents=example.documents, template=how.template, chat=how.chat
-    )
-    return list(built.ids)
-
-
-# -- passes ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Canvas:
-    """One sequence and the row that decides the first token of its answer."""
-
-    ids: Tensor
-    row: int
-    writing: Tensor | None
-
-
-def _laid_out(model: LanguageModel, ids: list[int], settings: Mapping[str, Any]) -> _Canvas:
-    canvas = plan(model, [ids], **settings)
-    first = int(canvas.answer[0].nonzero()[0])
-    row = int(canvas.rows[0, first])
-    if model.kind == "arm":
-        return _Canvas(canvas.ids[:, :first], row, None)
-    return _Canvas(canvas.ids, row, canvas.answer)
-
-
-class _Watch(Edit):
-    """Keeps what each layer's keys receive (head, key), and its keys and values; changes nothing."""
-
-    def __init__(self, rows: RowGroup) -> None:
-        self.row_group = rows
-        self.received: dict[int, Tensor] = {}
-        self.states: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def begin_layer(self, layer: Layer) -> None:
-        self.states[layer.index] = layer.key[0].clone(), layer.value[0].clone()
-
-    def wants_review(self, layer: Layer) -> bool:
-        return True
-
-    def review(self, layer: Layer, received: Tensor) -> None:
-        self.received[layer.index] = received[0].clone()
-
-
-class _Passes:
-    """The passes over both prompts of a pair, and patched passes over the first."""
-
-    def __init__(self, model: LanguageModel, rows: RowGroup, canvases: Sequence[_Canvas]) -> None:
-        self._model, self._canvas = model, canvases[0]
-        self._watches = [_Watch(rows) for _ in canvases]
-        self._residuals: list[list[Tensor]] = []
-        self.logits = []
-        for canvas, watch in zip(canvases, self._watches, strict=True):
-            with _noted(model) as states:
-                self.logits.append(self._pass(canvas, watch))
-            self._residuals.append(states)
-
-    def answers(self) -> tuple[int, int]:
-        """The tokens that the model puts first in its answers to both prompts."""
-        masks = [] if self._model.mask_id is None else [self._model.mask_id]
-        original, counterfactual = (int(ban(x[None].clone(), masks).argmax()) for x in self.logits)
-        return original, counterfactual
-
-    def received(self, layer: int) -> NDArray[np.float64]:
-        """(key,): what each key of the original prompt receives, mean over heads; NaN for the deciding row's own."""
-        found: NDArray[np.float64] = self._watches[0].received[layer].double().mean(0).cpu().numpy()
-        found[self._canvas.row] = np.nan
-        return found
-
-    def patched(self, layer: int, positions: Sequence[int], what: What) -> Tensor:
-        """The logits of the original prompt with states of the other at some positions."""
-        if what == "kv":
-            return self._pass(self._canvas, PatchStates(layer, positions, *self._watches[1].states[layer]))
-        module = list(layers_of(self._model.module).values())[layer]
-        with _replaced(module, list(positions), self._residuals[1][layer]):
-            return self._pass(self._canvas, Edit())
-
-    def _pass(self, canvas: _Canvas, change: Edit) -> Tensor:
-        at = torch.zeros(canvas.ids.shape, dtype=torch.bool)
-        at[0, canvas.row] = True
-        ids, device = canvas.ids, self._model.device
-        with edit(self._model, change):
-            logits = self._model.forward(ids.to(device), logits_at=at.to(device), writing=canvas.writing)
-        return logits[0].float().cpu()
-
-
-@contextmanager
-def _noted(model: LanguageModel) -> Iterator[list[Tensor]]:
-    """The states that enter each layer, (position, dim)."""
-    states: list[Tensor] = []
-
-    def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        states.append((args[0] if args else kwargs["hidden_states"])[0].clone())
-
-    hooks = [one.register_forward_pre_hook(note, with_kwargs=True) for one in layers_of(model.module).values()]
-    try:
-        yield states
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-@contextmanager
-def _replaced(layer: nn.Module, positions: list[int], by: Tensor) -> Iterator[None]:
-    def change(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        states = (args[0] if args else kwargs["hidden_states"]).clone()
-        states[0, positions] = by[positions].to(states)
-        return ((states, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": states})
-
-    hook = layer.register_forward_pre_hook(change, with_kwargs=True)
-    try:
-        yield
-    finally:
-        hook.remove()
+    return Patching(_dataset(found, what, about))
 
 
 # -- measuring ------------------------------------------------------------------------------------------------------
 
 
-def _measured(
-    passes: _Passes,
-    tokens: tuple[int, int],
-    layers: Sequence[int],
-    k: int,
-    what: What,
-    draws: int,
-    seed: list[int],
-) -> dict[str, Any]:
-    ends = [_difference(logits, tokens) for logits in passes.logits]
-    found = {name: np.full((len(PATCHED), len(layers)), np.nan) for name in ("difference", "mass", "keys")}
-    for at, layer in enumerate(layers):
+@dataclass(frozen=True, eq=False)
+class PatchedPair:
+    """One pair of prompts, patched layer by layer. Arrays are (patched, layer), see `PATCHED`."""
+
+    layers: tuple[int, ...]
+    tokens: tuple[int, int]
+    original: float
+    """Logit of the first token minus that of the second, for the original prompt."""
+    counterfactual: float
+    difference: Mapping[PatchedStates, Floats]
+    mass: Floats
+    keys: Floats
+
+    @property
+    def defined(self) -> bool:
+        """Whether there is a way to go: two answers that begin with different tokens, and different prompts."""
+        return self.tokens[0] != self.tokens[1] and self.original != self.counterfactual
+
+    def effect(self, what: PatchedStates) -> Floats:
+        """The share of the way from the original to the counterfactual difference; NaN where there is none."""
+        if not self.defined:
+            return np.full_like(self.mass, np.nan)
+        return (self.original - self.difference[what]) / (self.original - self.counterfactual)
+
+
+def patch_pair(
+    model: LanguageModel,
+    pair: tuple[list[int], list[int]],
+    how: Patched,
+    number: int = 0,
+    *,
+    layers: Sequence[int] | None = None,
+    tokens: tuple[int, int] | None = None,
+    workspace: Workspace | None = None,
+    **settings: Any,
+) -> PatchedPair:
+    """Patch the first prompt of a pair with states of the second, in each layer in turn; `number` seeds its draws.
+
+    Example: `patch_pair(model, ([5, 9, 12], [5, 7, 12]), Patched(what=("kv",)), gen_length=4).effect("kv")`
+    """
+    passes = PatchPasses(model, how.rows, [lay_out_prompt(model, ids, settings) for ids in pair], workspace)
+    wanted = passes.answers() if tokens is None else tokens
+    chosen = tuple(range(model.num_layers)) if layers is None else tuple(layers)
+    shape = (len(PATCHED), len(chosen))
+    mass, keys = np.full(shape, np.nan), np.full(shape, np.nan)
+    difference = {what: np.full(shape, np.nan) for what in how.what}
+    for at, layer in enumerate(chosen):
         received = passes.received(layer)
-        choices = _choices(received, k, draws, [*seed, layer])
-        for place, sets in enumerate(choices):
-            changed = [_difference(passes.patched(layer, keys, what), tokens) for keys in sets]
-            found["difference"][place, at] = np.mean(changed)
-            found["mass"][place, at] = np.mean([received[keys].sum() for keys in sets])
-            found["keys"][place, at] = np.mean([len(keys) for keys in sets])
-    way = ends[0] - ends[1]
-    effect = (ends[0] - found["difference"]) / way if tokens[0] != tokens[1] and way else found["difference"] * np.nan
-    return {**found, "effect": effect, "original": ends[0], "counterfactual": ends[1], "tokens": tokens}
+        for place, sets in enumerate(_choices(received, how.k, how.draws, [how.seed, number, layer])):
+            mass[place, at] = np.mean([received[one].sum() for one in sets])
+            keys[place, at] = np.mean([len(one) for one in sets])
+            for what, found in difference.items() if wanted[0] != wanted[1] else ():  # else there is nothing to move
+                changed = [_difference(passes.patched(layer, one, what), wanted) for one in sets]
+                found[place, at] = np.mean(changed)
+    original, counterfactual = (_difference(logits, wanted) for logits in passes.logits)
+    return PatchedPair(chosen, wanted, original, counterfactual, difference, mass, keys)
 
 
 def _difference(logits: Tensor, tokens: tuple[int, int]) -> float:
@@ -303,25 +186,32 @@ def _choices(received: NDArray[np.float64], k: int, draws: int, seed: list[int])
     return [anchors.tolist()], drawn
 
 
-def _dataset(found: list[dict[str, Any]], layers: Sequence[int], about: dict[str, Any]) -> xr.Dataset:
+def _dataset(found: Sequence[PatchedPair], what: PatchedStates, about: dict[str, Any]) -> xr.Dataset:
     import xarray as xr
 
     dims = ("sample", "patched", "layer")
-    values = {name: (dims, np.stack([one[name] for one in found])) for name in ("difference", "effect", "mass", "keys")}
-    ends = {name: ("sample", np.array([one[name] for one in found])) for name in ("original", "counterfactual")}
-    tokens = {"tokens": (("sample", "answer"), np.array([one["tokens"] for one in found]))}
-    coords = {"patched": list(PATCHED), "layer": list(layers), "answer": ["original", "counterfactual"]}
+    arrays = {
+        "difference": [one.difference[what] for one in found],
+        "effect": [one.effect(what) for one in found],
+        "mass": [one.mass for one in found],
+        "keys": [one.keys for one in found],
+    }
+    values = {name: (dims, np.stack(each)) for name, each in arrays.items()}
+    answers = ["original", "counterfactual"]
+    ends = {name: ("sample", np.array([getattr(one, name) for one in found])) for name in answers}
+    tokens = {"tokens": (("sample", "answer"), np.array([one.tokens for one in found]))}
+    coords = {"patched": list(PATCHED), "layer": list(found[0].layers), "answer": answers}
     return xr.Dataset(values | ends | tokens, coords=coords, attrs=about)
 
 
 # -- what is given --------------------------------------------------------------------------------------------------
 
 
-def _check(model: LanguageModel, k: int, what: str, rows: str, draws: int) -> None:
+def _check(k: int, what: str, rows: str, draws: int) -> None:
     for name, value in (("k", k), ("draws", draws)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise FloatlensError(f"patching({name}={value!r}): give a whole number from 1")
-    for name, word, known in (("what", what, get_args(What)), ("rows", rows, get_args(RowGroup))):
+    for name, word, known in (("what", what, get_args(PatchedStates)), ("rows", rows, get_args(RowGroup))):
         if word not in known:
             raise FloatlensError(f'patching({name}="{word}"){did_you_mean(str(word), known)}')
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
-from floatlens.analysis.intervals import estimate
-from floatlens.plots.description import Axis, Figure, Panel, series
+import pandas as pd
+
+from floatlens.analysis.patching import patching_effects
+from floatlens.plots.description import Axis, Figure, Look, Panel, Series, grid
 from floatlens.plots.drawing import plot
-from floatlens.plots.style import looks_of
+from floatlens.plots.registry import FigureType
+from floatlens.plots.style import label_of, looks_of, span
 
 if TYPE_CHECKING:
     from floatlens.evaluation.patching import Patching
@@ -16,32 +19,50 @@ if TYPE_CHECKING:
 __all__ = ["plot_patching"]
 
 _WHAT = {"kv": "Keys and values patched", "residual": "Residual states patched"}
-_EFFECT = Axis("effect (0 = original, 1 = counterfactual answer)")
+_ROLES: dict[str, Literal["", "mass"]] = {"anchors": "", "control": "mass"}
+_EFFECT = Axis("effect (0 = original,\n1 = counterfactual answer)")
 
 
 @plot()
-def plot_patching(found: Patching | Sequence[Patching]) -> Figure:
-    """Effect of patching by layer, from `fl.patching(…)` of one model or several. Panels: kv, residual.
+def plot_patching(found: Patching | Sequence[Patching] | pd.DataFrame) -> Figure:
+    """Effect of patching by layer, from `fl.patching(…)` of one model or several, or the table `patching` of a run.
 
-    Solid lines are the strongest keys, dotted ones with crosses random others that receive as much.
+    Panels: kv, residual; with several data sets, each with the name of the data set before it. Lines with intervals are
+    the strongest keys, crosses random others that receive as much.
 
     Example: `fl.plot_patching(fl.patching(model, "Ann has a cat .", "Ann has a dog .", gen_length=4))`
     """
-    given = list(found) if isinstance(found, Sequence) else [found]
-    style = looks_of({one.model: str(one.data.attrs["kind"]) for one in given})
+    rows = found if isinstance(found, pd.DataFrame) else _effects(found)
+    style = looks_of(dict(zip(rows["model"], rows["kind"], strict=True)))
+    sets = list(dict.fromkeys(rows["data"]))
     panels = []
-    for what, title in _WHAT.items():
-        lines = [
-            series(style[one.model], one.data["layer"].values, estimate(values), kind="joined", role=role)
-            for one in given
-            if one.data.attrs["what"] == what
-            for values, role in zip(
-                one.data["effect"].transpose("patched", "sample", "layer").values, ("", "mass"), strict=True
-            )
-        ]
-        if lines:
-            panels.append(Panel(what, title, Axis("layer", whole=True), _EFFECT, tuple(lines), reference=0.0))
-    counts = sorted({one.data.sizes["sample"] for one in given})
-    n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    small = f"n = {n} pairs of prompts · bars: 95 % intervals over pairs"
-    return Figure("Activation patching of anchors", tuple(panels), small, share_y="all")
+    for data in sets:
+        for what, title in _WHAT.items():
+            own = rows[(rows["data"] == data) & (rows["what"] == what)]
+            if not own.empty:
+                name, words = (f"{data} {what}", f"{label_of(data)}: {title}") if len(sets) > 1 else (what, title)
+                panels.append(_panel(name, words, own, style))
+    layout = grid(len(panels), 2)
+    counts = [int(n) for n in rows["n"] if n]
+    words_below = f"n = {span(counts)} questions · bars: 95 % intervals over questions"
+    size = (max(5.6, 3.6 * len(layout[0]) + 0.4), 1.1 + 2.7 * len(layout))
+    return Figure("Activation patching of anchors", tuple(panels), words_below, layout, size, share_y="all")
+
+
+def _effects(found: Patching | Sequence[Patching]) -> pd.DataFrame:
+    given = found if isinstance(found, Sequence) else [found]
+    return patching_effects(pd.concat([one.to_frame() for one in given], ignore_index=True))
+
+
+def _panel(name: str, title: str, rows: pd.DataFrame, style: Mapping[str, Look]) -> Panel:
+    drawn = []
+    for model in dict.fromkeys(rows["model"]):
+        for patched, role in _ROLES.items():
+            own = rows[(rows["model"] == model) & (rows["patched"] == patched)]
+            x, mean, low, high = (tuple(map(float, own[key])) for key in ("layer", "effect", "low", "high"))
+            counts = tuple(int(n) for n in own["n"])
+            drawn.append(Series(style[model], x, mean, low, high, counts, "joined", role))
+    return Panel(name, title, Axis("layer", whole=True), _EFFECT, tuple(drawn), reference=0.0)
+
+
+PATCHING = FigureType(("patching",), lambda data: plot_patching.describe(data["patching"]))

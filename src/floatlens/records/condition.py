@@ -10,9 +10,25 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
-from floatlens.attention.setting import ControlKind
+from floatlens.attention.setting import ControlKind, RowGroup
 
-__all__ = ["CLOSED", "RAG", "Closed", "Condition", "Edited", "Rag", "Stressed"]
+__all__ = [
+    "CLOSED",
+    "RAG",
+    "Closed",
+    "Condition",
+    "Edited",
+    "Patched",
+    "PatchedKeys",
+    "PatchedStates",
+    "Rag",
+    "Stressed",
+]
+
+PatchedStates = Literal["kv", "residual"]
+"""What is exchanged: keys and values in a layer's attention, or the states that enter the layer."""
+PatchedKeys = Literal["anchors", "control"]
+"""At which positions: the strongest keys of the layer, or random others that receive as much attention."""
 
 
 class _Condition(BaseModel):
@@ -102,7 +118,24 @@ class Edited(_Condition):
         return self.model_copy(update={"seed": None})
 
 
-Condition = Annotated[Closed | Rag | Stressed | Edited, Field(discriminator="kind")]
+class Patched(_Condition):
+    """The documents of `rag`; in the pass that decides the first token of the answer, states of the `k` strongest keys
+    of each layer in turn are replaced by those of a counterfactual prompt. Beside it, `draws` random controls."""
+
+    kind: Literal["patch"] = "patch"
+    what: tuple[PatchedStates, ...] = Field(("kv", "residual"), min_length=1)
+    k: int = Field(1, ge=1)
+    rows: RowGroup = "all"
+    draws: int = Field(1, ge=1)
+    seed: int = Field(0, ge=0, description="of the draws")
+
+    @property
+    def label(self) -> str:
+        """`patching k=1`."""
+        return f"patching k={self.k}"
+
+
+Condition = Annotated[Closed | Rag | Stressed | Edited | Patched, Field(discriminator="kind")]
 """How a question is put; `kind` says which."""
 CLOSED, RAG = Closed(), Rag()
 

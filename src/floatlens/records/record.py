@@ -10,11 +10,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from floatlens.prompts import EvidenceKind
-from floatlens.records.condition import Condition
+from floatlens.records.condition import Condition, PatchedKeys, PatchedStates
 
-__all__ = ["Record", "What", "item_of"]
+__all__ = ["PatchEffects", "Record", "What", "item_of"]
 
-What = Literal["answer", "trace"]
+What = Literal["answer", "trace", "patch"]
 
 
 def item_of(what: What, model: str, data: str, condition: Condition, id: str) -> str:
@@ -26,8 +26,31 @@ def item_of(what: What, model: str, data: str, condition: Condition, id: str) ->
     return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode()).hexdigest()[:20]
 
 
+class PatchEffects(BaseModel):
+    """What activation patching did to one question. Lists are by layer, those of the control means over its draws."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    answer: str
+    """Takes the place of the question's own answer in the counterfactual prompt."""
+    tokens: tuple[int, int]
+    """First token of the answers that the model gives to both prompts."""
+    original: float
+    """Logit of the first of these tokens minus that of the second."""
+    counterfactual: float
+    """The same for the counterfactual prompt."""
+    layers: tuple[int, ...]
+    effect: dict[PatchedStates, dict[PatchedKeys, tuple[float, ...]]] | None = None
+    """Share of the way from the original to the counterfactual difference; None: both answers begin alike."""
+    mass: dict[PatchedKeys, tuple[float, ...]]
+    """Attention that the patched keys receive."""
+    keys: dict[PatchedKeys, tuple[float, ...]]
+    """Their number."""
+
+
 class Record(BaseModel):
-    """One item of a run: a question put to a model under a condition, and its answer, its trace or its failure.
+    """One item of a run: a question put to a model under a condition, and its answer, its trace, the effects of
+    patching, or its failure.
 
     Fields that do not apply are None.
     """
@@ -83,6 +106,8 @@ class Record(BaseModel):
     log_likelihood: float | None = None
     """Mean log probability of a forced text."""
 
+    patched: PatchEffects | None = None
+
     @property
     def item(self) -> str:
         """The identity of the item, see `item_of`."""
@@ -92,7 +117,7 @@ class Record(BaseModel):
         """Whether the item is done and its trace, if it has one, is in the folder."""
         if self.status != "done":
             return False
-        return self.what == "answer" or (self.file is not None and (folder / self.file).is_file())
+        return self.what != "trace" or (self.file is not None and (folder / self.file).is_file())
 
     def line(self) -> bytes:
         """The record as one line of JSON."""

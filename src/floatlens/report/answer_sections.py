@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from floatlens.analysis.conditions import edited
 from floatlens.core.registry import Registry
 from floatlens.plots.style import label_of
-from floatlens.report.inputs import RunAnswers
+from floatlens.report.inputs import RunAnswers, run_name
 from floatlens.report.sections import figures_of, table
 
 if TYPE_CHECKING:
@@ -75,14 +75,9 @@ def answer_sections(runs: Sequence[RunAnswers]) -> list[dict[str, Any]]:
         held = [(run, own) for run in runs if len(own := section.select(run.frame))]
         for place, (run, own) in enumerate(held):
             suffix = "" if place == 0 else f"-{place + 1}"
-            told = None if len(held) == 1 else _told(run, [other for other, _ in held])
+            told = None if len(held) == 1 else run_name(run, [other for other, _ in held])
             made.append(_made(name, section, run, own, suffix) | {"run": told, "of": run})
     return made
-
-
-def _told(run: RunAnswers, runs: Sequence[RunAnswers]) -> str:
-    """What a run is called among several: its name, or its path where two have one name."""
-    return run.path if sum(one.name == run.name for one in runs) > 1 else run.name
 
 
 def _made(name: str, section: AnswerSection, run: RunAnswers, own: pd.DataFrame, suffix: str) -> dict[str, Any]:

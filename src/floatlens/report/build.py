@@ -19,6 +19,7 @@ from floatlens.report.codec import as_json, deflated
 from floatlens.report.explorer import LARGEST, explorer_data
 from floatlens.report.findings import claim_rows, headline_rows, models
 from floatlens.report.inputs import Inputs
+from floatlens.report.patching_section import patching_sections
 from floatlens.report.render import report_page
 from floatlens.report.sections import sections
 from floatlens.report.subjects import names_of
@@ -82,9 +83,10 @@ def _kinds(inputs: Inputs) -> dict[str, str]:
 def _page_data(inputs: Inputs, style: Mapping[str, Look]) -> tuple[dict[str, Any], dict[str, str]]:
     """What the page shows, and its tables packed, by name."""
     with shared_looks(style):
-        parts = [*sections(inputs.results), *answer_sections(inputs.answers)]
+        parts = [*sections(inputs.results), *answer_sections(inputs.answers), *patching_sections(inputs.answers)]
     blobs = {f"table-{t['id']}": deflated(as_json(t.pop("table")).encode()) for part in parts for t in part["tables"]}
     skipped = [(name.replace("_", " ") if name in ANALYSES else name, why) for name, why in inputs.skipped.items()]
+    patched = sum(run.patched() for run in inputs.answers)
     answers, controls = sum(len(run.frame) for run in inputs.answers), sum(one.is_control for one in inputs.traces)
     data = {
         "answer": floating_sentence(inputs.claims, {model: look.label for model, look in style.items()}),
@@ -94,7 +96,8 @@ def _page_data(inputs: Inputs, style: Mapping[str, Look]) -> tuple[dict[str, Any
         "skipped": skipped,
         "runs": list(inputs.runs),
         "made": dict(inputs.made),
-        "settings": {"traces": len(inputs.traces) - controls, "answers": answers, "controls": controls},
+        "settings": {"traces": len(inputs.traces) - controls, "answers": answers, "controls": controls}
+        | ({"patched": patched} if patched else {}),
     }
     return data | {"sections": [{k: v for k, v in part.items() if k != "of"} for part in parts]}, blobs
 

@@ -36,7 +36,7 @@ def models(inputs: Inputs, style: Mapping[str, Look]) -> list[dict[str, Any]]:
     wanted = ("kind", "family", "layers", "heads")
     return [
         {"ref": ref, "label": look.label, **look_data(look)}
-        | {"n": counts.get(ref, 0), "answers": said[ref]}
+        | {"n": counts.get(ref, 0), "answers": said[ref], "patched": sum(run.patched(ref) for run in inputs.answers)}
         | {key: facts[ref].get(key) for key in wanted}
         for ref, look in style.items()
     ]
@@ -47,7 +47,7 @@ def headline_rows(inputs: Inputs, sections: Sequence[Section], order: Sequence[s
     found = [(row, row.section, None) for row in headline(inputs.results, models=order)]
     for section in sections:
         run = section.get("of")
-        for row in headline({}, run.frame, order) if run is not None else ():
+        for row in headline({}, run.frame, order, run.patching) if run is not None else ():
             if row.section == section["kind"]:
                 found.append((row, section["id"], section["run"]))
     return [

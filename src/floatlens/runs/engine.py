@@ -1,7 +1,7 @@
 """Runs a plan into its folder: tasks go to the executor, and their outcomes on record, written by this process alone.
 
-The traces of a model come first, then its answers and the traces of its controls; ablations of retrieval heads wait
-until all traces are there. It prints nothing: the caller sees the records as they come.
+The traces of a model come first, then its answers, its patched questions and the traces of its controls; ablations of
+retrieval heads wait until all traces are there. It prints nothing: the caller sees the records as they come.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def _first(plan: Plan, run: RunFolder) -> Iterator[Task[Any]]:
         yield from plan.trace_tasks(model, run.done)
         for data in plan.data:
             yield from answer_tasks(plan, model, data, data.asked_of(model, waiting=False), run)
+        yield from plan.patch_tasks(model, run.done)
         for control in plan.controls_of(model):  # while a worker still holds the model, which it need not load again
             yield from plan.trace_tasks(control, run.done)
 

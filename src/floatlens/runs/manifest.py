@@ -58,6 +58,7 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
     tests = dict.fromkeys(one.condition.test for one in planned if isinstance(one.condition, Stressed))
     used, traced = {one.condition.kind for one in planned}, any(part.traced for part in plan.data)
     ways = [one for part in plan.data if part.traced for one in part.trace_conditions]
+    patch = next((part.patch for part in plan.data if part.patched), None)
     placed = any(isinstance(one.condition, Stressed) for one in ways)
     return {
         "format": FORMAT,
@@ -68,9 +69,10 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
         "template": load_template(plan.models[0].ask.prompt.template).label,
         "stress": plan.stress.used(tests) if tests else {},
         "places": {"documents": study.traces.documents, "seed": study.seeds.stress} if placed else None,
-        "documents": (plan.corpus or "data") if used & {"rag", "edit"} else None,
+        "documents": (plan.corpus or "data") if used & {"rag", "edit"} or patch else None,
         "controls": list(study.control_seeds) if "edit" in used else None,
         "edited": study.traces.edited if "edit" in used else None,
+        "patching": None if patch is None else patch.condition.model_dump(mode="json"),
         "heads_from": (plan.heads_from or "own traces") if any(one.waits for one in planned) else None,
         "target": (study.traces.target or "none") if traced else None,
     }

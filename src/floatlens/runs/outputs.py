@@ -17,6 +17,7 @@ from floatlens.analysis import ANALYSES, Result, analyse
 from floatlens.analysis.anchors import anchors
 from floatlens.analysis.conditions import edited
 from floatlens.analysis.effects import METRICS, edit_effects, effects_table, measured, moved
+from floatlens.analysis.patching import patching_tables, without_effect
 from floatlens.analysis.qk import qk_maps
 from floatlens.analysis.registry import forget_optional, with_rule
 from floatlens.analysis.rules import DEFAULT_RULE
@@ -26,7 +27,7 @@ from floatlens.analysis.stress import agreement, curves, curves_frame, robustnes
 from floatlens.claims import Claim, claims, claims_frame, with_holm
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import write_atomically
-from floatlens.records.store import open_answers
+from floatlens.records.store import open_answers, open_patching
 from floatlens.traces import Trace, open_trace
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Findings", "publish_answers", "publish_traces", "save_figure", "save_frame", "save_table"]
 
 FORMATS = ("pdf", "svg", "png")
-_ANSWERS = {"gains", "stress", "edits"}
+_ANSWERS = {"gains", "stress", "edits", "patching"}
 """What figures of answers need; those are drawn with the tables of answers."""
 
 
@@ -53,6 +54,10 @@ class Findings:
     curves: Sequence[Curve] = ()
     agreed: pd.DataFrame | None = None
     effects: pd.DataFrame | None = None
+    patching: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """Tables of activation patching by name."""
+    without_effect: Sequence[tuple[str, str, int, int]] = ()
+    """Where patched questions have no effect: model, data set, how many, of how many."""
     results: Mapping[str, Result] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
@@ -82,6 +87,7 @@ def publish_answers(folder: Path, out: Path, *, paper: bool = False, formats: Se
         _publish_stress(stressed, out, made)
     if (answers["kind"] == "edit").any():
         _publish_edits(edited(answers), out, made)
+    _publish_patching(open_patching(folder), out, made)
     _draw(out, made, formats)
     return made
 
@@ -91,7 +97,8 @@ def _draw(out: Path, made: Findings, formats: Sequence[str]) -> None:
     from floatlens.plots.drawing import draw
     from floatlens.plots.registry import FIGURES, describe_figures
 
-    data = {"gains": made.gains, "stress": made.curves, "edits": made.effects}
+    patched = made.patching.get("patching")
+    data = {"gains": made.gains, "stress": made.curves, "edits": made.effects, "patching": patched}
     wanted = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(data)]
     for name, figure in describe_figures(data, wanted).figures.items():
         made.files += save_figure(draw(figure), out / "figures" / name, formats)
@@ -140,6 +147,12 @@ def _publish_edits(answers: pd.DataFrame, out: Path, made: Findings) -> None:
         for metric in METRICS:
             name = file_name(f"edits-{metric}", data if len(sets) > 1 else "", [])
             made.files += save_table(effects_table(own, metric, _labels(answers)), out / "tables" / name)
+
+
+def _publish_patching(frame: pd.DataFrame, out: Path, made: Findings) -> None:
+    made.patching, made.without_effect = patching_tables(frame), without_effect(frame)
+    for name, table in made.patching.items():
+        made.files += save_frame(table, out / "tables" / name)
 
 
 def _dose(value: float | str) -> str:

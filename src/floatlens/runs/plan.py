@@ -21,10 +21,11 @@ from floatlens.data.examples import need_of
 from floatlens.probes import make_probes
 from floatlens.records.condition import RAG
 from floatlens.runs.conditions import Chosen, Makers, PlannedCondition, choose, plan_conditions, plan_places
-from floatlens.runs.items import PlannedData, all_items, trace_file, trace_items
+from floatlens.runs.items import PlannedData, all_items, patch_items, trace_file, trace_items
 from floatlens.runs.models import PlannedModel, plan_models, unknown_words
+from floatlens.runs.patching import patched_condition, with_counterfactuals
 from floatlens.runs.retrieval_heads import head_scores, heads_for
-from floatlens.runs.tasks import Question, TraceTask
+from floatlens.runs.tasks import PatchTask, Question, TraceTask
 from floatlens.traces.schema import probe_of
 from floatlens.traces.tracing import DEFAULT_PROBES
 
@@ -80,6 +81,14 @@ class Plan:
                 if not done(item.id):
                     yield TraceTask(model, Question.of(item, item.asked()), trace_file(item, number), forced, own)
 
+    def patch_tasks(self, model: PlannedModel, done: Callable[[str], bool]) -> Iterator[PatchTask]:
+        """The questions of a model that are to be patched and are not done."""
+        for data in self.data:
+            for item in patch_items(model, data):
+                if not done(item.id):
+                    answer = data.counterfactuals[model.ref][item.example.id]
+                    yield PatchTask(model, Question.of(item, item.asked()), answer)
+
 
 def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
     """Open the data, look at the models and settle every choice. `say` is told what does not fit, as are the notes."""
@@ -97,6 +106,7 @@ def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
     data = _plan_data(source, makers, corpus=corpus is not None)
     forced = any(part.traced and (part.passages or study.traces.target is not None) for part in data)
     models = plan_models(source, forced=forced, say=say)
+    data = with_counterfactuals(data, models, note)
     _check_items(source, data, models)
     _check_controls(source, data)
     heads_from, scores = _heads_from(source)
@@ -191,29 +201,38 @@ def _chosen(source: Source) -> list[Chosen]:
 def _open(source: Source, number: int, chosen: Chosen, *, corpus: bool) -> Data:
     given, tracing = source.study.data[number], source.study.traces
     need = chosen.need(corpus=corpus)
-    if _questions(source, number) and tracing.target is not None:
+    if _traced(source, number) and tracing.target is not None:
         need = (*need, need_of(tracing.target))
+    if _patched(source, number):
+        need = (*need, "answers") if corpus else (*need, "answers", "documents")
     with source.at("data", number):
         return open_data(
             source.data_ref(given.ref),
             format=given.format,
             limit=given.limit,
             skip_bad=given.skip_bad,
-            need=need,
+            need=tuple(dict.fromkeys(need)),
             documents=given.documents,
             gold=given.gold,
         )
 
 
-def _questions(source: Source, number: int) -> Any:
+def _traced(source: Source, number: int) -> Any:
     """How many questions of a data set are traced, or "all"."""
     own = source.study.data[number].traces
     return source.study.traces.questions if own is None else own
 
 
+def _patched(source: Source, number: int) -> Any:
+    """How many questions of a data set are patched, or "all"."""
+    own = source.study.data[number].patching
+    return source.study.patching.questions if own is None else own
+
+
 def _planned(source: Source, number: int, data: Data, chosen: Chosen, makers: Makers) -> PlannedData:
-    asked = _questions(source, number)
-    traced = data.count if asked == "all" else asked
+    traced, patched = (
+        data.count if asked == "all" else asked for asked in (_traced(source, number), _patched(source, number))
+    )
     conditions = plan_conditions(chosen, data, makers)
     passages, tracing = data.format == "passage", source.study.traces
     ways = [PlannedCondition(RAG, _as_given if passages else makers.rag)]
@@ -222,7 +241,8 @@ def _planned(source: Source, number: int, data: Data, chosen: Chosen, makers: Ma
     if places:
         with source.at(*(("traces", "places") if own is None else ("data", number, "places"))):
             ways = plan_places(data, places, tracing.documents, makers.stress.seed, makers.say)
-    return PlannedData(data, conditions, traced, tuple(ways), passages, pooled=bool(chosen.tests) or bool(places))
+    pooled, patch = bool(chosen.tests) or bool(places), PlannedCondition(patched_condition(source.study), makers.rag)
+    return PlannedData(data, conditions, traced, tuple(ways), passages, pooled, patch, patched)
 
 
 def _check_items(source: Source, data: Sequence[PlannedData], models: Sequence[PlannedModel]) -> None:
@@ -231,10 +251,12 @@ def _check_items(source: Source, data: Sequence[PlannedData], models: Sequence[P
         return
     conditions = [one for part in data for one in part.conditions]
     asked = (source.study.conditions if one.conditions is None else one.conditions for one in source.study.data)
-    if not any(asked) and not any(part.traced for part in data):
-        raise source.error("nothing to do: no conditions and no traces; give some", "conditions")
+    if not any(asked) and not any(part.traced or part.patched for part in data):
+        raise source.error("nothing to do: no conditions and no traces; give some, or patching.questions", "conditions")
     examples = (example for part in data for example in part.data.examples())
-    if conditions:
+    if any(part.patched for part in data) and not any(asked):
+        what = "no question has a counterfactual prompt of the same length; give other data"
+    elif conditions:
         what = f"{conditions[0].condition.label} is for {conditions[0].model_kind} models; give such a model"
     elif any(document.is_gold for example in examples for document in example.documents):
         what = "no question fits; give other conditions or data"

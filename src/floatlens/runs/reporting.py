@@ -14,7 +14,7 @@ from floatlens.analysis import ANALYSES, Result, analyse
 from floatlens.analysis.registry import forget_optional, with_rule
 from floatlens.analysis.sources import has_traces, trace_files, traced_runs
 from floatlens.claims import answer_claims, claims
-from floatlens.records.store import is_run, open_answers, read_manifest, read_records
+from floatlens.records.store import is_run, open_answers, open_patching, read_manifest, read_records
 from floatlens.report import Inputs, Made, RunAnswers, report
 from floatlens.report.build import LARGEST
 from floatlens.report.subjects import Seen, look, names_of, opened
@@ -106,9 +106,9 @@ def _answers(folders: Sequence[Path], skipped: dict[str, str]) -> Iterator[RunAn
         if not is_run(run):
             continue
         frame, manifest = open_answers(run)
-        name = run.resolve().name
-        if not frame.empty:
-            yield RunAnswers(name, str(run), frame, manifest, answer_claims(frame))
+        name, patched = run.resolve().name, open_patching(run)
+        if not frame.empty or not patched.empty:
+            yield RunAnswers(name, str(run), frame, manifest, answer_claims(frame), patched)
         elif not has_traces(run):
             skipped[name] = "no answer on record yet"
 
@@ -134,7 +134,8 @@ def _facts(run: Path) -> dict[str, Any]:
     if is_run(run):
         records = read_records(run)
         done = Counter(record.what for record in records if record.status == "done")
-        facts |= {"answers": done["answer"], "traces": done["trace"], "source": "manifest.json"}
+        facts |= {"answers": done["answer"], "traces": done["trace"], "patched": done["patch"]}
+        facts["source"] = "manifest.json"
         return facts | {"manifest": read_manifest(run), "outcomes": dict(Counter(one.status for one in records))}
     files = trace_files(run)
     data = open_trace(files[0]).data.attrs

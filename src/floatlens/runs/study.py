@@ -10,12 +10,25 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from floatlens.data.stress import StressSettings
+from floatlens.attention.setting import RowGroup
+from floatlens.data.stress import Distinct, StressSettings
 from floatlens.decoding.settings import DecodingConfig
 from floatlens.models.config import ModelConfig
 from floatlens.prompts.types import PromptConfig
+from floatlens.records.condition import PatchedStates
 
-__all__ = ["Controls", "Corpus", "Machine", "Output", "Seeds", "Study", "StudyData", "StudyModel", "Tracing"]
+__all__ = [
+    "Controls",
+    "Corpus",
+    "Machine",
+    "Output",
+    "Patching",
+    "Seeds",
+    "Study",
+    "StudyData",
+    "StudyModel",
+    "Tracing",
+]
 
 
 class _Part(BaseModel):
@@ -63,6 +76,7 @@ class StudyData(_Part):
     conditions: tuple[str, ...] | None = Field(None, description="instead of the study's conditions")
     traces: Questions | None = Field(None, description="instead of traces.questions")
     places: tuple[int, ...] | None = Field(None, description="instead of traces.places; []: documents as in the data")
+    patching: Questions | None = Field(None, description="instead of patching.questions")
 
 
 class Corpus(_Part):
@@ -78,7 +92,9 @@ class Seeds(_Part):
 
     decoding: int = Field(0, ge=0, description="samplers")
     stress: int = Field(0, ge=0, description="distractors, orders and layouts of stress tests")
-    controls: int = Field(0, ge=0, description="random controls of edits: the first draw; others follow it by 1")
+    controls: int = Field(
+        0, ge=0, description="random controls of edits and patching: the first draw; others follow it by 1"
+    )
 
 
 class Controls(_Part):
@@ -112,6 +128,18 @@ class Tracing(_Part):
     edited: int = Field(
         8, ge=0, description="questions that are also traced under each edit, for drift and absorption beside accuracy"
     )
+
+
+class Patching(_Part):
+    """Activation patching: states of the strongest keys are replaced by those of a counterfactual prompt."""
+
+    questions: Questions = Field(0, description="the first N of each data set, or all; 0: none")
+    k: int = Field(1, ge=1, description="how many of the strongest keys of a layer are patched together")
+    what: Distinct[PatchedStates] = Field(
+        ("kv", "residual"), description="kv: keys and values of a layer's attention; residual: what enters the layer"
+    )
+    rows: RowGroup = Field("all", description="rows whose attention ranks the keys: all, answer or last")
+    draws: int | None = Field(None, ge=1, description="draws of the random control; None: control_draws")
 
 
 class Output(_Part):
@@ -166,6 +194,7 @@ class Study(_Part):
     stress: StressSettings = StressSettings()
     traces: Tracing = Tracing()
     controls: Controls = Controls()
+    patching: Patching = Patching()
     heads_from: tuple[str, ...] = Field(
         (), description="runs whose traces tell which heads retrieve, for ablate_heads:top=N; (): this study's traces"
     )

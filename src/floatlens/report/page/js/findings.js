@@ -12,7 +12,7 @@ export function intro(root, report) {
   const names = report.models.flatMap((model, i) => [i ? (i === report.models.length - 1 ? " and " : ", ") : "", words(model.label, { class: "name" })]);
   const { controls } = report.settings;
   const beside = controls ? `, and ${counted({ traces: controls }).join()} of controls (the same models with shuffled weights)` : "";
-  root.append(`${counted(report.settings).join(" and ")} of `, ...names, `${beside}.`);
+  root.append(`${new Intl.ListFormat("en").format(counted(report.settings))} of `, ...names, `${beside}.`);
   const tally = {};
   for (const claim of report.claims) tally[claim.verdict] = (tally[claim.verdict] ?? 0) + 1;
   const verdicts = Object.keys(SIGNS).filter((verdict) => tally[verdict]).map((verdict) => `${tally[verdict]} ${verdict}`);
@@ -23,7 +23,7 @@ export function cards(root, report) {
   for (const model of report.models) {
     const facts = [KINDS[model.kind] ?? model.kind];
     if (model.layers && model.heads) facts.push(`${model.layers} layers × ${model.heads} heads`);
-    facts.push(...counted({ traces: model.n, answers: model.answers }));
+    facts.push(...counted({ traces: model.n, answers: model.answers, patched: model.patched }));
     root.append(el("li", {}, dot(model), el("div", {}, words(model.label, { class: "name" }), el("small", {}, facts.join(" · ")))));
   }
 }
