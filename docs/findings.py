@@ -1,7 +1,7 @@
 """Runs what docs/findings.md reports, on the scale models and, if installed, on SmolLM2.
 
     .venv/bin/python docs/findings.py            # or: make findings; resumable
-    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, tasks, edits, smollm2 or smollm2-edits
+    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, tasks, edits, patching, smollm2 …
 
 Runs go to runs/findings (not in the repository), tables and figures to docs/findings. Every part prints its
 time.
@@ -43,6 +43,7 @@ EDITS = (
 )
 KEPT = (
     *("table1.md", "robustness.csv", "agreement.csv", "curves.csv", "effects.csv", "measured.csv", "claims.csv"),
+    *("patching.csv", "patching_mean.csv"),
     *(f"edits-{metric}.md" for metric in ("accuracy", "f1", "kl")),
 )
 SMOLLM2 = "natural:smollm2"
@@ -139,6 +140,14 @@ def edits() -> None:
     look_closer()
 
 
+def patching() -> None:
+    """Activation patching of the strongest key and of the five strongest, 60 questions with ten documents."""
+    data = ("--data", "scale:rag:seed=5", "--limit", "60", *WRITE)
+    for k in (1, 5):
+        run("intervene", *MODELS, *data, "--patch", f"60:k={k}:draws=3", "--out", RUNS / f"patching-{k}")
+        keep(RUNS / f"patching-{k}", f"patching-{k}")
+
+
 def look_closer() -> None:
     """Accuracy under edits by tokens of the answer, and the first answers in words: what an edit breaks, and how."""
     answers = fl.open_run(RUNS / "edits").answers
@@ -188,7 +197,7 @@ def smollm2() -> None:
 
 
 if __name__ == "__main__":
-    parts = {"qa": qa, "stress": stress, "tasks": tasks, "edits": edits}
+    parts = {"qa": qa, "stress": stress, "tasks": tasks, "edits": edits, "patching": patching}
     parts |= {"smollm2": smollm2, "smollm2-edits": smollm2_edits}
     for name in sys.argv[1:] or parts:
         if name not in parts:

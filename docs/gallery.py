@@ -59,7 +59,19 @@ def trace_all() -> list[Path]:
             run("scale", "questions", "--out", data, *map(str, shape))
         runs.append(RUNS / f"gold{gold}")
         models = [f"scale:{model}" for model in bundled()]
-        run("trace", *models, "--data", data, "--out", runs[-1], "--set", "gen_length=8", "--controls", "1", "--no-report")
+        run(
+            "trace",
+            *models,
+            "--data",
+            data,
+            "--out",
+            runs[-1],
+            "--set",
+            "gen_length=8",
+            "--controls",
+            "1",
+            "--no-report",
+        )
     return runs
 
 
