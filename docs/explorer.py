@@ -32,7 +32,7 @@ TIMES = {"first": 1600, "step": 900, "last": 2600}
 """Duration of frames in milliseconds."""
 LARGEST = 290_000
 """Bytes of a picture of a section in full colour."""
-SECTIONS = ("numbers", "claims", "explore", *ANALYSES, "qa", "stress", "edits", "manifest")
+SECTIONS = ("numbers", "claims", "explore", *ANALYSES, "qa", "stress", "edits", "patching", "manifest")
 
 
 @contextmanager
