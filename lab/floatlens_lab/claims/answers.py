@@ -74,7 +74,7 @@ def _draw(random: Random, n: int, world: World, conditions: tuple[Condition, ...
 def _cases(claim: str, worlds: Sequence[World], conditions: Sequence[Condition]) -> Iterator[Case]:
     for world in worlds:
         draw = partial(_draw, world=world, conditions=tuple(conditions))
-        yield Case(claim, world.name, world.truth, draw, effort=0.4)
+        yield Case(claim, world.name, world.truth, draw, effort=0.5 if world.truth == "neither" else 0.25)
 
 
 def _two(mdm: Sequence[float], arm: Sequence[float]) -> dict[str, Sequence[float]]:
@@ -114,7 +114,9 @@ HEADROOM = (
     World("the same share, little headroom", "neither", _two((0.8, 0.9), (0.9, 0.95))),
     World("the same share, next to no headroom", "neither", _two((0.95, 0.97), (0.9, 0.94))),
     World("no gain", "neither", _two((0.4, 0.4), (0.7, 0.7))),
-    World("the same share, three data sets", "neither", _two((0.2, 0.6), (0.6, 0.8)), (_two((0.1, 0.4), (0.4, 0.6)),) * 2),
+    World(
+        "the same share, three data sets", "neither", _two((0.2, 0.6), (0.6, 0.8)), (_two((0.1, 0.4), (0.4, 0.6)),) * 2
+    ),
     World("a third of the share", "false", _two((0.2, 0.4), (0.2, 0.8))),
     World("a smaller share, more points", "false", _two((0.1, 0.5), (0.7, 0.95))),
 )
@@ -137,7 +139,9 @@ NOISE = (
     *(Stressed(test="noise", series="noise", x=x, point=f"{x:g}") for x in (0.0, 0.2, 0.4, 0.6, 0.8)),
     Stressed(test="clean", series="clean", x=0.0, point=""),
 )
-PLACES = tuple(Stressed(test="position", series="position", x=float(i), point=f"{i + 1} of 10") for i in (0, 2, 4, 7, 9))
+PLACES = tuple(
+    Stressed(test="position", series="position", x=float(i), point=f"{i + 1} of 10") for i in (0, 2, 4, 7, 9)
+)
 LAYOUTS = tuple(
     Stressed(test="layout", series="layout", x=float(i), point=name)
     for i, name in enumerate(("adjacent", "scattered", "reversed", "split"))
@@ -149,9 +153,15 @@ ROBUST_NOISE = (
     World("equal", "neither", _two(_FALLING, _FALLING)),
     World("the same loss from another level", "neither", _two(_HALF, _FALLING)),
     World("better everywhere, as robust", "neither", _two(_FALLING, _HALF)),
-    World("equal, near the ceiling", "neither", _two((0.97, 0.96, 0.95, 0.94, 0.93, 0.98), (0.97, 0.96, 0.95, 0.94, 0.93, 0.98))),
+    World(
+        "equal, near the ceiling",
+        "neither",
+        _two((0.97, 0.96, 0.95, 0.94, 0.93, 0.98), (0.97, 0.96, 0.95, 0.94, 0.93, 0.98)),
+    ),
     World("both at the ceiling", "neither", _two((0.999,) * 6, (0.999,) * 6)),
-    World("equal, near the floor", "neither", _two((0.1, 0.09, 0.08, 0.07, 0.06, 0.1), (0.1, 0.09, 0.08, 0.07, 0.06, 0.1))),
+    World(
+        "equal, near the floor", "neither", _two((0.1, 0.09, 0.08, 0.07, 0.06, 0.1), (0.1, 0.09, 0.08, 0.07, 0.06, 0.1))
+    ),
     World("one at the floor", "neither", _two((0.8, 0.78, 0.76, 0.74, 0.72, 0.82), (0.02,) * 6)),  # nothing to lose
     World("falling and flat", "false", _two(_FALLING, (0.8, 0.79, 0.78, 0.77, 0.75, 0.82))),
 )

@@ -1,4 +1,4 @@
-"""Margin cases: numbers of drift and absorption whose means lie exactly at a limit, between two limits, or clear of both.
+"""Margin cases: numbers of drift and absorption with means exactly at a limit, between two limits, or clear of both.
 
 Traces cannot be made so that their mean is exactly at a limit, where a rule errs most often. Here the numbers of each
 trace are drawn directly, from skewed distributions with a known mean; all parts of a claim but one are clearly met.
@@ -44,7 +44,7 @@ def signed(mean: float, spread: float, skew: int = 1) -> Sampler:
 
 # -- drift ------------------------------------------------------------------------------------------------------------
 
-_MASS, _CONTROL = 0.05, 0.02
+_MASS, _SHUFFLED = 0.05, positive(0.02, 0.3)
 _ARM = {"first": positive(0.4, 0.4), "quarter_jaccard": share(0.95), "first_strongest": share(0.95)}
 _MDM = {"strongest": positive(0.25, 0.4)}
 _MOVES = _MDM | {"quarter_jaccard": share(0.1), "floater_jaccard": signed(-0.3, 0.1), "floater_null": share(0.4, 20.0)}
@@ -96,9 +96,7 @@ def _group(kind: str, values: Mapping[str, Floats], of: str | None = None) -> Si
     return simulated(wide, kind=kind, control_of=of)
 
 
-def _anchored(
-    random: Random, n: int, samplers: Mapping[str, Sampler], control: Sampler = positive(_CONTROL, 0.3)
-) -> list[Result]:
+def _anchored(random: Random, n: int, samplers: Mapping[str, Sampler], control: Sampler = _SHUFFLED) -> list[Result]:
     values = {name: sampler(random, n) for name, sampler in samplers.items()}
     if "floater_null" in values:
         values["floater_jaccard"] = values["floater_jaccard"] + np.maximum(values["floater_null"], 0.1)

@@ -60,7 +60,9 @@ def _qk_cases() -> Iterator[Case]:
     yield Case("arm-angular", "equal parts", "neither", partial(_angular, angle=1.0, norm=1.0))
     yield Case("arm-angular", "norm four times the angle", "false", partial(_angular, angle=1.0, norm=4.0))
     yield Case("arm-angular", "angle against the anchors", "false", partial(_angular, angle=-1.0, norm=2.0))
-    yield Case("arm-angular", "most layers without anchors", "neither", partial(_angular, angle=1.0, norm=1.0, absent=0.9))
+    yield Case(
+        "arm-angular", "most layers without anchors", "neither", partial(_angular, angle=1.0, norm=1.0, absent=0.9)
+    )
 
 
 # -- token classes ----------------------------------------------------------------------------------------------------
@@ -120,7 +122,7 @@ def _task_cases() -> Iterator[Case]:
         ("one data set", "neither", (0.25, 0.25), 1),
     )
     for name, truth, apart, sets in worlds:
-        yield Case("anchors-by-task", name, truth, partial(_tasks, apart=apart, sets=sets), effort=0.4)
+        yield Case("anchors-by-task", name, truth, partial(_tasks, apart=apart, sets=sets), effort=0.5)
 
 
 # -- retrieval heads --------------------------------------------------------------------------------------------------
@@ -146,7 +148,7 @@ def _retrieval_cases() -> Iterator[Case]:
         ("shallow heads", "false", (1.0, 0.9, 0.8, 0.6, 0.4, 0.2)),
     )
     for name, truth, by_layer in worlds:
-        yield Case("retrieval-deep", name, truth, partial(_copying, by_layer=by_layer), effort=0.2)
+        yield Case("retrieval-deep", name, truth, partial(_copying, by_layer=by_layer), effort=0.5)
 
 
 # -- flow -------------------------------------------------------------------------------------------------------------
@@ -217,9 +219,9 @@ def _flow_cases() -> Iterator[Case]:
         for name, truth, lifts in following:
             for skew, tail in ((1, "tail to the right"), (-1, "tail to the left")):
                 draw = partial(_follow, lifts=lifts, skew=skew)
-                yield Case(f"flow-follows-gold ({way})", f"{name}, {tail}", truth, draw, effort=0.4)
+                yield Case(f"flow-follows-gold ({way})", f"{name}, {tail}", truth, draw, effort=0.5)
         for name, truth, make in between:
-            yield Case(f"mdm-flow ({way})", name, truth, make, effort=0.4)
+            yield Case(f"mdm-flow ({way})", name, truth, make, effort=0.5)
 
 
 def mechanism_cases() -> list[Case]:

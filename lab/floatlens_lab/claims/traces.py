@@ -86,7 +86,7 @@ def trace_cases(steps: int, pool: int) -> list[Case]:
     for truths in TRUTHS:
         for world, truth in truths.worlds():
             name = f"{world} against {truths.against}" if truths.against else world
-            made.append(Case(truths.claim, name, truth, _draw(truths, world, steps, pool), steps, effort=0.2))
+            made.append(Case(truths.claim, name, truth, _draw(truths, world, steps, pool), steps, effort=0.25))
     return made
 
 
@@ -94,7 +94,11 @@ def _draw(truths: Truths, world: str, steps: int, pool: int) -> Draw:
     def draw(random: Random, n: int) -> list[Result]:
         (needed,) = CLAIMS[truths.claim].needs
         result = _pooled(truths, world, steps, pool)[needed]
-        return [replace(result, groups=tuple(group.drawn(n, random) for group in result.groups if isinstance(group, Simulated)))]
+        return [
+            replace(
+                result, groups=tuple(group.drawn(n, random) for group in result.groups if isinstance(group, Simulated))
+            )
+        ]
 
     return draw
 
