@@ -29,7 +29,7 @@ def main() -> None:
         default=400,
         help="studies for each world, steps and questions; fewer where a study takes long",
     )
-    parser.add_argument("--pool", type=int, default=50, help="traces of each world that studies draw from")
+    parser.add_argument("--pool", type=int, default=40, help="traces of each world that studies draw from")
     parser.add_argument("--out", type=Path, default=HERE / "claims", help="folder of the tables")
     given = parser.parse_args()
     began = time.monotonic()

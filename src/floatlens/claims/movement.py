@@ -235,10 +235,14 @@ def mdm_dispersed(drift: Result) -> Iterator[Finding]:
     yield from _kinds(drift, DISPERSED, lambda group: rows_of(group, "all")("effective_anchors"), ("mdm", "arm"))
 
 
+_NO_ANCHORS = f"the strongest key of either kind holds less than {100 * MASS:g} % above uniform, so none has anchors"
+
+
 def _absorbs_less(variable: str, title: str, how: str) -> ClaimRule:
     """Under a causal mask early positions receive more, and so does the strongest of them by chance: of two models with
     shuffled weights the autoregressive one absorbs more, as measured and above uniform. In simulations the difference
-    alone was supported for noise without anchors in every study. So the autoregressive models must have anchors."""
+    alone was supported for noise without anchors in every study. So the autoregressive models must have anchors, and
+    where no kind has any there is nothing to judge."""
 
     @_claim(
         f"mdm-absorbs-less ({variable})",
@@ -250,8 +254,10 @@ def _absorbs_less(variable: str, title: str, how: str) -> ClaimRule:
         def floating(name: str) -> Callable[[Group], Floats]:
             return lambda group: nanmean(group.values(name)[:, 1], axis=1)
 
-        held = ANCHORED(estimate(_pooled(absorption, "arm", floating("excess"))))
-        yield from _kinds(absorption, ABSORBED, floating(variable), ("arm", "mdm"), held)
+        mdm, arm = (ANCHORED(estimate(_pooled(absorption, kind, floating("excess")))) for kind in ("mdm", "arm"))
+        for found in _kinds(absorption, ABSORBED, floating(variable), ("arm", "mdm"), arm):
+            none = mdm.verdict == arm.verdict == "too small"
+            yield Finding.unjudged(found.subject, _NO_ANCHORS, models=found.models) if none else found
 
     return judge
 

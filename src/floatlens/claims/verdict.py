@@ -184,7 +184,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 def whole(parts: Sequence[Part]) -> tuple[Verdict, Part | None]:
     """The verdict on a claim from its parts, and the part that decides. Supported if every part is. Contradicted if
-    one is, after Holm over the parts and, if there are several, at half the level. Else too small if a part falls short
+    one is, after Holm over the parts and, if several were tested, at half the level. Else too small if a part falls short
     of its limit, else undecided."""
     found = [part.verdict for part in parts]
     if not parts:
@@ -192,7 +192,7 @@ def whole(parts: Sequence[Part]) -> tuple[Verdict, Part | None]:
     if set(found) == {"supported"}:
         return "supported", parts[0]
     adjusted = holm([part.p_contradicted for part in parts])
-    level = LEVEL if len(parts) == 1 else LEVEL_OF_SEVERAL
+    level = LEVEL_OF_SEVERAL if sum(part.tested for part in parts) > 1 else LEVEL
     refuting = [i for i, p in enumerate(adjusted) if found[i] == "contradicted" and p < level]
     if refuting:
         return "contradicted", parts[min(refuting, key=adjusted.__getitem__)]
