@@ -50,7 +50,7 @@ def right(random: Random, n: int, p: Sequence[float], like: float = LIKE) -> Flo
     """(question, column): 1 with probability `p` of the column, else 0; columns share the difficulty of a question."""
     difficulty = like * random.normal(size=(n, 1)) + np.sqrt(1 - like**2) * random.normal(size=(n, len(p)))
     with np.errstate(divide="ignore"):
-        return (difficulty < special.ndtri(np.asarray(p, dtype=np.float64))).astype(np.float64)
+        return np.asarray(difficulty < special.ndtri(np.asarray(p, dtype=np.float64)), dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,8 @@ def _draw(random: Random, n: int, world: World, edit: Edited, kind: str) -> list
     edits = (found["kind"] == "edit").to_numpy()
     share = np.repeat([np.nan, world.moved[0], *[world.moved[1]] * len(SEEDS)], n)
     jitter = random.lognormal(-0.02, 0.2, len(found))
-    given = {"decided_at": steps, "earliest_step": np.where(edits, 1.0, np.nan), "moved_share": share * jitter}
-    return [found.assign(**given)]
+    first = np.where(edits, 1.0, np.nan)
+    return [found.assign(decided_at=pd.Series(steps), earliest_step=first, moved_share=share * jitter)]
 
 
 _UNREACHED: tuple[World, ...] = (

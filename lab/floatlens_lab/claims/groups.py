@@ -31,11 +31,11 @@ class Simulated(Group):
     rows: NDArray[np.int64] | None = None
 
     @property
-    def questions(self) -> tuple[str, ...]:  # type: ignore[override]
+    def questions(self) -> tuple[str, ...]:
         return self.asked
 
     @property
-    def data_sets(self) -> tuple[str, ...]:  # type: ignore[override]
+    def data_sets(self) -> tuple[str, ...]:
         return self.sets or ("",) * len(self.asked)
 
     @property

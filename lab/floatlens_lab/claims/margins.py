@@ -48,7 +48,7 @@ _MASS, _SHUFFLED = 0.05, positive(0.02, 0.3)
 _ARM = {"first": positive(0.4, 0.4), "quarter_jaccard": share(0.95), "first_strongest": share(0.95)}
 _MDM = {"strongest": positive(0.25, 0.4)}
 _MOVES = _MDM | {"quarter_jaccard": share(0.1), "floater_jaccard": signed(-0.3, 0.1), "floater_null": share(0.4, 20.0)}
-CLEAR: Mapping[str, Mapping[str, Sampler]] = {
+CLEAR: Mapping[str, dict[str, Sampler]] = {
     "arm-fixed": _ARM,
     "mdm-moves (answer rows)": _MOVES,
     "mdm-moves (all rows)": _MOVES,
@@ -133,6 +133,14 @@ def _absorbed(random: Random, n: int, mdm: float, arm: float) -> list[Result]:
     return [Result("absorption", {}, tuple(groups))]
 
 
+_THREE: tuple[tuple[str, Truth, float, float], ...] = (
+    ("clear", "true", 0.08, 1.5),
+    ("at the limit", "neither", 0.02, 0.5),
+    ("zero", "neither", 0.0, 0.0),
+)
+"""World, truth, and the mean difference of entropies and of effective anchors."""
+
+
 def margin_cases() -> list[Case]:
     """Every claim about anchors at its limits."""
     made = [
@@ -147,10 +155,9 @@ def margin_cases() -> list[Case]:
         other = partial(_anchored, samplers=clear | {name: mass}, control=mass)
         made.append(Case(claim, "as much as its control", "false", other))
     for skew, tail in _SIDES:
-        for name, truth, mean in (("clear", "true", 0.08), ("at the limit", "neither", 0.02), ("zero", "neither", 0.0)):
-            made.append(Case("shallow-spread", f"{name}, {tail}", truth, partial(_spread, mean=mean, skew=skew)))
-        for name, truth, mean in (("clear", "true", 1.5), ("at the limit", "neither", 0.5), ("zero", "neither", 0.0)):
-            made.append(Case("mdm-dispersed", f"{name}, {tail}", truth, partial(_dispersed, mean=mean, skew=skew)))
+        for world, truth, apart, more in _THREE:
+            made.append(Case("shallow-spread", f"{world}, {tail}", truth, partial(_spread, mean=apart, skew=skew)))
+            made.append(Case("mdm-dispersed", f"{world}, {tail}", truth, partial(_dispersed, mean=more, skew=skew)))
     made.append(Case("shallow-spread", "the other way round", "false", partial(_spread, mean=-0.08, skew=1)))
     made.append(Case("mdm-dispersed", "the other way round", "false", partial(_dispersed, mean=-0.15, skew=1)))
     for claim in ("mdm-absorbs-less (absorbed)", "mdm-absorbs-less (excess)"):

@@ -93,7 +93,7 @@ def _worst(own: pd.DataFrame, sort: str) -> tuple[str, str]:
     wrong = false_rates(own, sort)
     if wrong.empty:
         return "–", "no such world"
-    worst = wrong.loc[wrong[sort].idxmax()]
+    worst = wrong.iloc[int(wrong[sort].to_numpy().argmax())]
     if worst[sort] == 0:
         return "0 %", f"{len(wrong)} cells"
     rate = _percent(worst[sort])
