@@ -184,8 +184,8 @@ def holm(p: Sequence[float]) -> list[float]:
 
 def whole(parts: Sequence[Part]) -> tuple[Verdict, Part | None]:
     """The verdict on a claim from its parts, and the part that decides. Supported if every part is. Contradicted if
-    one is, after Holm over the parts and, if several were tested, at half the level. Else too small if a part falls short
-    of its limit, else undecided."""
+    one is, after Holm over the parts and, if several were tested, at half the level. Else too small if a part falls
+    short of its limit, else undecided."""
     found = [part.verdict for part in parts]
     if not parts:
         return "undecided", None

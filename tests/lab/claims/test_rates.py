@@ -14,9 +14,8 @@ from floatlens_lab.claims import rates as module
 from floatlens_lab.claims.cases import Case, rates, verdict
 from floatlens_lab.claims.rates import LIMIT, all_cases, all_rates, false_rates, summary
 
-STEPS, POOL = 8, 25
+STEPS, POOL = 8, 12
 CASES = list(all_cases((STEPS,), POOL))
-CLEAR = {"true": "supported", "false": "contradicted"}
 
 
 def one(claim: str, world: str) -> Case:
@@ -79,9 +78,20 @@ def test_a_sink_is_fixed_and_what_floats_in_an_autoregressive_model_is_not() -> 
 @pytest.mark.parametrize("variable", ["absorbed", "excess"])
 def test_two_models_without_anchors_show_nothing_of_absorption(variable: str, world: str) -> None:
     claim = f"mdm-absorbs-less ({variable})"
-    assert judged(claim, f"{world} against {world}", n=100) in ("too small", "undecided")
-    assert judged(claim, f"{world} against sink") == "supported" if world == "noise" else True
+    assert judged(claim, f"{world} against {world}", n=100) == "undecided"
+
+
+@pytest.mark.parametrize("variable", ["absorbed", "excess"])
+def test_absorption_is_compared_where_there_are_anchors(variable: str) -> None:
+    claim = f"mdm-absorbs-less ({variable})"
+    assert judged(claim, "llada against sink") == judged(claim, "noise against sink") == "supported"
     assert judged(claim, "sink against weak-sink") == "contradicted"
+
+
+def test_one_anchor_is_not_dispersed_and_three_are() -> None:
+    assert judged("mdm-dispersed", "held against sink") == "supported"
+    assert judged("mdm-dispersed", "sink against sink") == "too small"
+    assert judged("mdm-dispersed", "noise against sink") == "contradicted"
 
 
 @pytest.mark.parametrize(
