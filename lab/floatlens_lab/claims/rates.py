@@ -116,13 +116,13 @@ def _caption(found: pd.DataFrame) -> str:
     errors = ", ".join(f"± {one:.1f} with {count} studies" for count, one in error.items())
     wrong = sum((false_rates(found, sort)[sort] > LIMIT).sum() for sort in _FALSE)
     cells = sum(len(false_rates(found, sort)) for sort in _FALSE)
-    close = f"{100 * CLOSE * LIMIT:g} %"
+    limit, close = (f"{100 * rate:g} %" for rate in (LIMIT, CLOSE * LIMIT))
     return (
         'Rates are shares of simulated studies. A false "supported" is that verdict where the claim is not true of the '
         'world, an effect exactly at the limit included; a false "contradicted" is that verdict where the claim is not '
-        f"false. Rates above {100 * LIMIT:g} % are in bold: {wrong} of {cells} cells. The Monte Carlo error (one "
-        f"standard deviation, in points) of a rate of {100 * LIMIT:g} % is {errors}. Each entry is the largest of "
-        f"many, which adds to it, so rates above {close} were simulated with {1 + MORE} times as many studies. Power is the "
-        'rate of "supported" in worlds where the claim is true: the lowest (an effect near its limit, where there is '
-        "such a world) and the median."
+        f"false. Rates above {limit} are in bold: {wrong} of {cells} cells. The Monte Carlo error (one standard "
+        f"deviation, in points) of a rate of {limit} is {errors}. Each entry is the largest of many, which adds to it, "
+        f"so rates above {close} were simulated with {1 + MORE} times as many studies. Power is the rate of "
+        '"supported" in worlds where the claim is true: the lowest (an effect near its limit, where there is such a '
+        "world) and the median."
     )
