@@ -39,7 +39,7 @@ SIGNS = {"supported": "+", "contradicted": "-", "too small": "s", "undecided": "
         ("mdm", 1.0, 0.9, 0.2, "--+", "-"),
         ("mdm", 1.0, 0.95, 0.95, "+?+", "?"),  # five of a hundred lost: by chance more than 0.05 or not
         ("mdm", 1.0, 0.0, 0.0, "+-+", "-"),  # both collapse
-        ("mdm", 0.0, 0.0, 0.0, "++-", "-"),  # nothing there that could be lost
+        ("mdm", 0.0, 0.0, 0.0, "++-", "s"),  # nothing there that could be lost; one of three parts is not sure enough
     ],
 )
 def test_removing_anchors_is_judged_beside_control_and_unedited_answers(
@@ -97,6 +97,17 @@ def test_an_edit_that_moves_next_to_nothing_tests_nothing() -> None:
     assert found.note == "cannot be judged here: pin_anchors to=step0 k=5 changed 0.4 % of the attention, less than 1 %"
     (enough,) = judged(rates, moved_share=0.02)
     assert len(enough.parts) == 2
+
+
+def test_a_control_that_moves_other_attention_is_no_match() -> None:
+    """Half as much is still a match, less or more than twice as much is not; where it is unknown, it is judged."""
+    rates: dict[Condition, float] = {RAG: 1.0, DROP: 0.5, control(DROP): 1.0}
+    frame = frames.answers({c: [i < 100 * r for i in range(100)] for c, r in rates.items()}, kind="arm")
+    for moved, matched in ((0.08, True), (0.03, False), (0.25, False), (0.04, False), (float("nan"), True)):
+        share = frame["moved_share"].where(frame["condition"] != control(DROP), moved)
+        (found,) = answer_claims(frame.assign(moved_share=share))
+        assert (found.verdict == "supported") == matched
+        assert ("which is no match" in found.note) == (not matched)
 
 
 def test_anchors_are_held_in_the_rows_of_the_answer_where_the_run_has_that() -> None:

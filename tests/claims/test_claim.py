@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import ndtr
+from scipy.special import stdtr
 
 from floatlens.analysis import Estimate, Result, analyse
 from floatlens.analysis.intervals import estimate
@@ -175,7 +175,7 @@ def test_a_table_has_one_row_per_claim_with_the_numbers_of_its_deciding_part() -
         "what would change it": "a shift of 1 or more: that is how far the interval ends from 1",
         "parts": "yes 2.5 [2, 3] (n=20), above 1: supported; no -0.5 [-1, 0] (n=20), above 1: contradicted",
         "models": "",
-        "p": pytest.approx(2 * 2 * ndtr(-3 * 1.959964), rel=1e-3),  # two-sided, of two parts; 1.5 is 3 half widths
+        "p": pytest.approx(2 * 2 * stdtr(19, -3 * 2.093024), rel=1e-3),  # two-sided, of two parts; 1.5 is 3 half widths
         "survives Holm": "",
         "note": "",
     }
@@ -289,11 +289,13 @@ def test_a_comparison_of_kinds_draws_whole_questions_of_all_models_of_a_kind() -
         for i in range(4)
     ]
     result = analyse(traces, ["absorption"])
-    (part,) = next(one for one in claims(result) if one.id == "mdm-absorbs-less (absorbed)").parts
+    part, anchored = next(one for one in claims(result) if one.id == "mdm-absorbs-less (absorbed)").parts
     assert int(part.found.n) == 4
     both = {kind: [g for g in result["absorption"] if g.facts["kind"] == kind] for kind in ("arm", "mdm")}
     means = {kind: np.mean([g.values("absorbed")[:, 1].mean() for g in of]) for kind, of in both.items()}
     assert float(part.found.mean) == pytest.approx(means["arm"] - means["mdm"])
+    excess = np.mean([g.values("excess")[:, 1].mean() for g in both["arm"]])
+    assert (float(anchored.found.mean), int(anchored.found.n)) == (pytest.approx(excess), 4)
 
 
 def test_one_trace_has_no_interval_and_so_no_verdict() -> None:

@@ -181,6 +181,20 @@ def test_models_of_a_kind_are_pooled_by_question_and_places_count_alike() -> Non
     assert found.models == {"mdm": 2, "arm": 1}
 
 
+def test_questions_without_every_position_do_not_count() -> None:
+    """Both kinds look alike, and less at position 3, where one of them has 4 of 20 traces."""
+    hard = {1: 20.0, 2: 20.0, 3: 2.0}
+    mdm, arm = (
+        [one for gold, extra in hard.items() for one in looking(gold_itself, [gold], kind=kind, extra=extra)]
+        for kind in ("mdm", "arm")
+    )
+    found = judged([*mdm[: 2 * N + 4], *arm], "mdm-flow (attention)")
+    assert found.effect == pytest.approx(0, abs=0.05)
+    assert (found.n, found.verdict) == (4, "undecided")
+    none = judged([*mdm[: N // 2], *mdm[N + N // 2 : 2 * N], *arm], "mdm-flow (attention)")
+    assert none.note == "cannot be judged here: no question has the gold document at every position; continue the run"
+
+
 def test_one_position_cannot_show_a_difference_between_kinds() -> None:
     traces = looking(gold_itself, [1], kind="mdm") + looking(nowhere, [1], kind="arm")
     found = judged(traces, "mdm-flow (rollout)")

@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from floatlens.analysis.intervals import estimate
 from floatlens.claims import Claim
+from floatlens.claims.compared import no_narrower_than_t
 from floatlens.claims.registry import answer_claims
 from floatlens.claims.robustness import spread_over_places
 from floatlens.records.condition import Condition
@@ -142,6 +144,20 @@ def test_layouts_without_the_adjacent_one_have_nothing_to_be_compared_with() -> 
     assert answer_claims(drawn({"mdm": curve(others, (0.5, 0.5)), "arm": curve(others, (0.5, 0.5))})) == []
 
 
+# -- few answers ------------------------------------------------------------------------------------------------------
+
+
+def test_three_lost_answers_decide_nothing() -> None:
+    """0.1 lost by one kind and nothing by the other: t = 0.1 ÷ (√(0.09 · 30 ÷ 29) ÷ √30) = 1.8, below 2.05. Corrected
+    for the skewness of three losses among thirty, the interval alone would not hold 0."""
+    lost = np.array([1.0] * 3 + [0.0] * 27)
+    found = estimate(lost)
+    assert found.low > 0
+    wide = no_narrower_than_t(found, float(found.std / np.sqrt(30)))
+    assert float(wide.low) == pytest.approx(0.1 - 2.0452 * np.sqrt(0.09 / 29), abs=1e-4)
+    assert float(wide.high) == float(found.high)
+
+
 # -- ceiling and floor ------------------------------------------------------------------------------------------------
 
 ALL = {"robust-noise": [CLEAN, *NOISE], "robust-position": PLACES, "robust-layout": LAYOUTS}
@@ -161,3 +177,12 @@ def test_who_answers_nothing_is_not_robust(id: str, kind: str, name: str) -> Non
     found = judged(drawn({model: dict.fromkeys(ALL[id], rate) for model, rate in rates.items()}), id)
     assert found.parts == ()
     assert found.note == f"cannot be judged here: {name} models answer 0 %, so they have nothing to lose"
+
+
+@pytest.mark.parametrize(("right", "judged_at_all"), [(1, False), (2, False), (4, True)])
+def test_an_answer_that_may_be_luck_is_nothing_to_lose(right: int, judged_at_all: bool) -> None:
+    """Wilson's interval of 1, 2 and 4 right of 20 begins at 0.9, 2.8 and 8.1 %; the floor is 5 %."""
+    mdm = frames.answers({one: [i < 16 for i in range(20)] for one in LAYOUTS}, model="mdm", kind="mdm")
+    arm = frames.answers({one: [i < right for i in range(20)] for one in LAYOUTS}, model="arm", kind="arm")
+    found = judged(pd.concat([mdm, arm], ignore_index=True), "robust-layout")
+    assert bool(found.parts) == judged_at_all

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from scipy import stats
 
 from floatlens.analysis import Estimate
 from floatlens.claims import Claim, ClaimRule, Limit, Part, with_holm
@@ -61,19 +62,24 @@ def test_an_opposite_on_the_claimed_side_is_a_mistake(above: bool, opposite: flo
 # -- p-values ---------------------------------------------------------------------------------------------------------
 
 
-def test_p_values_are_those_of_a_normal_number_with_this_interval() -> None:
-    """A mean of 3 with a standard error of 1 against 1 and 0: z = 2 and 3."""
-    one = part(3 - 1.959964, 3 + 1.959964, opposite=0.0)
-    normal = NormalDist()
-    assert one.p_supported == pytest.approx(1 - normal.cdf(2), rel=1e-4)
-    assert one.p_short == pytest.approx(normal.cdf(2), rel=1e-4)
-    assert one.p_contradicted == pytest.approx(normal.cdf(3), rel=1e-4)
+HALF = stats.t.ppf(0.975, 19)
+"""Half the width of the 95 % interval of a mean over 20 questions, in standard errors: 2.093."""
+
+
+def test_p_values_are_those_of_student_with_this_interval() -> None:
+    """A mean of 3 with a standard error of 1 against 1 and 0: t = 2 and 3, with 19 degrees of freedom."""
+    one = part(3 - HALF, 3 + HALF, opposite=0.0)
+    assert one.p_supported == pytest.approx(0.0300, abs=1e-4)  # tables of t: 0.03 at 2.000
+    assert one.p_short == pytest.approx(1 - 0.0300, abs=1e-4)
+    assert one.p_contradicted == pytest.approx(stats.t.cdf(3, 19), rel=1e-6)
+    many = part(3 - 1.96, 3 + 1.96, n=100_000)
+    assert many.p_supported == pytest.approx(1 - NormalDist().cdf(2), rel=1e-3)
 
 
 def test_each_side_of_a_skewed_interval_has_its_own_width() -> None:
     one = part(2.0, 9.0, mean=3.0)
-    assert one.p_supported == pytest.approx(1 - NormalDist().cdf(2 * 1.959964), rel=1e-4)
-    assert one.p_short == pytest.approx(1 - NormalDist().cdf(-2 / 6 * 1.959964), rel=1e-4)
+    assert one.p_supported == pytest.approx(stats.t.sf(2 * HALF, 19), rel=1e-6)
+    assert one.p_short == pytest.approx(stats.t.sf(-2 / 6 * HALF, 19), rel=1e-6)
 
 
 @pytest.mark.parametrize(("value", "p"), [(1.5, 0.0), (1.0, 0.5), (0.5, 1.0)])
@@ -135,15 +141,23 @@ def test_holm_rejects_what_its_steps_reject(p: list[float]) -> None:
 
 
 def test_one_part_refutes_only_after_holm() -> None:
-    """z = 2.1: one-sided p = 0.018, which is below 0.025 alone and not twice that."""
-    barely = part(1 - 2.1 - 1.959964, 1 - 2.1 + 1.959964)
+    """z = 2.1: one-sided p = 0.018, which is below 0.025 alone. Of several parts, twice that is above 0.0125."""
+    barely = part(1 - 2.1 - 1.959964, 1 - 2.1 + 1.959964, n=100_000)
     fine = part(2, 3)
     assert barely.verdict == "contradicted"
     assert whole([barely])[0] == "contradicted"
     assert whole([fine, barely]) == ("too small", barely)
-    clearly = part(1 - 2.5 - 1.959964, 1 - 2.5 + 1.959964)  # p = 0.0062
-    assert whole([fine, clearly]) == ("contradicted", clearly)
-    assert whole([fine, part(0, 2), fine, fine, clearly])[0] == "too small"  # 5 × 0.0062
+    clearly = part(1 - 2.6 - 1.959964, 1 - 2.6 + 1.959964, n=100_000)  # p = 0.0047
+    assert whole([fine, clearly]) == ("contradicted", clearly)  # 2 × 0.0047
+    assert whole([fine, part(0, 2), clearly])[0] == "too small"  # 3 × 0.0047
+
+
+def test_of_few_questions_small_p_are_larger_than_those_of_a_normal_number() -> None:
+    """The same interval over 20 questions: p of t = 2.6 · 2.093 ÷ 1.96 with 19 degrees of freedom is 0.0060."""
+    clearly = part(1 - 2.6 - 1.959964, 1 - 2.6 + 1.959964)
+    assert clearly.p_contradicted == pytest.approx(0.0060, abs=1e-4)
+    assert whole([part(2, 3), clearly])[0] == "contradicted"  # 2 × 0.0060
+    assert whole([part(2, 3), part(2, 3), clearly])[0] == "too small"  # 3 × 0.0060 is below the full level alone
 
 
 def test_parts_that_were_not_tested_do_not_count_in_holm() -> None:
@@ -171,7 +185,7 @@ def test_the_whole_follows_from_its_parts(intervals: list[tuple[float, float]], 
 
 def claim(z: float, family: str = "a", more: Sequence[Part] = ()) -> Claim:
     """A claim of one part whose mean is z standard errors above its limit."""
-    one = part(1 + z - 1.959964, 1 + z + 1.959964)
+    one = part(1 + z - 1.959964, 1 + z + 1.959964, n=100_000)  # as good as normal
     rule = ClaimRule("id", "", "", family, (), "", (), lambda: [])
     return Claim("id", "", "m", (one, *more), "", rule=rule)
 

@@ -100,12 +100,25 @@ def _floating(shallow: float, deep: float, count: int = 2, direction: int = 1) -
     return at
 
 
-def _flickering(mass: float) -> Anchored:
+def _jumping(mass: float) -> Anchored:
     """An anchor at another place in every step, in no order."""
 
     def at(run: Run, layer: int) -> Floats:
         share = _none(run, layer)
         share[np.arange(run.steps), run.random.integers(1, run.size, run.steps)] = mass
+        return share
+
+    return at
+
+
+def _flickering(mass: float, keys: int = 5, count: int = 2) -> Anchored:
+    """The same few keys come and go, in no order: in every step `count` of a layer's `keys` are anchors."""
+
+    def at(run: Run, layer: int) -> Floats:
+        share = _none(run, layer)
+        places = 1 + run.random.choice(run.size - 1, keys, replace=False)
+        chosen = np.argsort(run.random.random((run.steps, keys)), axis=1)[:, :count]
+        np.put_along_axis(share, places[chosen], mass / count, axis=1)
         return share
 
     return at
@@ -131,8 +144,11 @@ WORLDS: Mapping[str, World] = {
     "dream": World("Dream-like: a fixed sink of 45 % and weak floaters", _both(_sink(0.45), _floating(0.09, 0.09, 3))),
     "answer": World("floating in answer rows, held in prompt rows", _floating(0.2, 0.3), _held(3, 0.2)),
     "left": World("anchors that move to the left", _floating(0.2, 0.3, direction=-1)),
-    "flicker": World("anchors that jump without order", _flickering(0.2)),
+    "jump": World("anchors at another place in every step, without order", _jumping(0.2)),
+    "flicker": World("the same few anchors come and go", _flickering(0.3)),
     "sink": World("a fixed sink of 60 % on the first position", _sink(0.6)),
+    "weak-sink": World("a fixed sink of 10 % on the first position", _sink(0.1)),
+    "deep-spread": World("floating anchors, stronger in shallow layers", _floating(0.32, 0.16)),
     "held": World("fixed anchors on words of the prompt", _held(3, 0.3)),
     "noise": World("noise without anchors, new in every step", _none, spread=0.0, jitter=0.6),
     "shuffled": World("weights shuffled: a static background", _none, spread=0.35, jitter=0.05),
@@ -143,7 +159,7 @@ WORLDS: Mapping[str, World] = {
 # -- traces -----------------------------------------------------------------------------------------------------------
 
 
-def make_trace(world: World, *, kind: str, steps: int, sample: int, ref: str, control_of: str | None = None) -> Trace:
+def make_trace(world: World, *, kind: str, steps: int, sample: int, ref: str) -> Trace:
     """One trace of a world: a diffusion model ("mdm") that fills an answer of at least 32 tokens, or an autoregressive
     one ("arm") with a causal mask that writes a token per step."""
     causal = kind == "arm"
@@ -152,7 +168,7 @@ def make_trace(world: World, *, kind: str, steps: int, sample: int, ref: str, co
     here = np.arange(run.size) < (run.frontier if causal else np.full(steps, run.size))[:, None]
     layers = [_layer(world, run, layer, here) for layer in range(LAYERS)]
     shares = {name: np.stack([layer[name] for layer in layers], axis=1) for name in layers[0]}
-    return _trace(run, here, shares, kind=kind, ref=ref, sample=sample, control_of=control_of)
+    return _trace(run, here, shares, kind=kind, ref=ref, sample=sample)
 
 
 def _layer(world: World, run: Run, layer: int, here: NDArray[np.bool_]) -> dict[str, Floats]:
@@ -192,7 +208,6 @@ def _trace(
     kind: str,
     ref: str,
     sample: int,
-    control_of: str | None,
 ) -> Trace:
     final = np.arange(10, 10 + run.size)
     first = run.frontier[:, None]
@@ -226,8 +241,6 @@ def _trace(
     model: dict[str, Any] = {"ref": ref, "revision": None, "family": "synthetic", "kind": kind, "class": "None"}
     model |= {"shift": kind == "arm", "mask_id": None if kind == "arm" else MASK, "bos_id": 1, "eos_ids": [EOS]}
     model |= {"layers": LAYERS, "heads": 1, "kv_heads": 1, "dtype": "float32"}
-    if control_of is not None:
-        model["control"] = {"of": control_of, "kind": "shuffled_weights", "seed": 0}
     attrs: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "model": model,

@@ -52,7 +52,8 @@ def draws_of(answers: pd.DataFrame) -> dict[Edited, list[Edited]]:
 def exposed(answers: pd.DataFrame, edit: Edited) -> set[str]:
     """Ids of the questions whose answer an edit can change: unedited, at least one token of it (other than the end of
     the text) was decided in a step that the edit reaches. `answers` are those of one model to one data set."""
-    own = answers.loc[[isinstance(one, Edited) and one.edited == edit for one in answers["condition"]], "earliest_step"]
+    edited = [one for one in dict.fromkeys(answers["condition"]) if isinstance(one, Edited) and one.edited == edit]
+    own = answers.loc[answers["condition"].isin(edited), "earliest_step"]
     if own.dropna().empty:
         return set()
     first = int(own.dropna().min())

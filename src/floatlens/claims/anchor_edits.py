@@ -27,6 +27,10 @@ LOSS = 0.05
 """A model is hurt if it loses more than this share of its answers."""
 MOVED = 0.01
 """An edit that moves less of the attention than this tests nothing."""
+MATCHED = 0.5
+"""A control by mass that moves less than this part of what the edit moves, or the edit less than this part of what it
+moves, is no match: more attention costs more wherever it is taken. In simulations a control that moved 0.3 % of the
+attention beside an edit that moved 15 % made "hurt" of what moving that much costs anywhere."""
 _LOST = ("accuracy lost to {edit}, beyond its mass control", "accuracy lost to {edit}")
 HURT = tuple(Limit(name, LOSS, opposite=0.0) for name in _LOST)
 NOT_HURT = (
@@ -95,6 +99,10 @@ def _finding(
         return Finding.unjudged(subject, f"{why}; ask for longer answers", model)
     if found.moved[""] < MOVED:
         why = f"{edit.label} changed {_percent(found.moved[''])} of the attention, less than {_percent(MOVED)}"
+        return Finding.unjudged(subject, why, model)
+    if min(found.moved[""], found.moved["mass"]) < MATCHED * max(found.moved[""], found.moved["mass"]):
+        moved = [_percent(found.moved[kind]) for kind in ("", "mass")]
+        why = f"{edit.label} changed {moved[0]} of the attention and its control by mass {moved[1]}, which is no match"
         return Finding.unjudged(subject, why, model)
     measured = (found.lost("mass"), found.lost(), share(found.unedited))
     parts = tuple(limit(one, edit=edit.label) for limit, one in zip(limits, measured, strict=False))

@@ -12,10 +12,10 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from floatlens.analysis.intervals import average_of, estimate, estimate_of, share_difference
+from floatlens.analysis.intervals import Estimate, average_of, estimate, estimate_of, share_difference
 from floatlens.analysis.kernels import Floats
 from floatlens.claims.claim import Finding, Limit, claim
-from floatlens.claims.compared import CEILING, Comparison, comparisons, percent
+from floatlens.claims.compared import CEILING, Comparison, comparisons, no_narrower_than_t, percent
 from floatlens.records.condition import CLOSED, RAG
 
 __all__ = ["rag_accuracy", "rag_gain", "rag_headroom"]
@@ -50,11 +50,16 @@ def rag_gain(answers: pd.DataFrame) -> Iterator[Finding]:
             continue
         helped = [compared.by_kind(values)[0] for values in sets.values()]  # (question, condition) of diffusion models
         parts = (
-            MORE(average_of([estimate(mdm - TIMES * arm) for mdm, arm in gains])),
-            LARGER(average_of([estimate(mdm - arm) for mdm, arm in gains])),
+            MORE(average_of([_mean(mdm - TIMES * arm) for mdm, arm in gains])),
+            LARGER(average_of([_mean(mdm - arm) for mdm, arm in gains])),
             GAIN(average_of([share_difference(one[:, 1], one[:, 0], paired=True) for one in helped])),
         )
         yield compared.finding(parts, list(sets))
+
+
+def _mean(values: Floats) -> Estimate:
+    found = estimate(values)
+    return no_narrower_than_t(found, float(found.std / np.sqrt(found.n)))
 
 
 @_claim(
@@ -76,7 +81,8 @@ def rag_headroom(answers: pd.DataFrame) -> Iterator[Finding]:
             yield compared.unjudged(reason, list(sets))
             continue
         mdms = len(compared.mdms)
-        found = average_of([estimate_of(values, partial(_share_difference, mdms=mdms)) for values in left.values()])
+        each = [estimate_of(values, partial(_share_difference, mdms=mdms)) for values in left.values()]
+        found = average_of([no_narrower_than_t(one, float(one.std)) for one in each])
         both = np.mean([_shares(values, mdms) for values in left.values()], axis=0)
         note = f"share of the headroom gained: diffusion {percent(both[0])}, autoregressive {percent(both[1])}"
         yield compared.finding((SHARE(found),), list(left), "; ".join(filter(None, [note, reason])))

@@ -12,11 +12,19 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from floatlens.analysis.intervals import estimate, estimate_of
+from floatlens.analysis.intervals import Estimate, estimate, estimate_of, share
 from floatlens.analysis.kernels import Floats
 from floatlens.analysis.stress import points_of, relative_area
 from floatlens.claims.claim import Finding, Limit, claim
-from floatlens.claims.compared import CEILING, FLOOR, KINDS, Comparison, comparisons, percent
+from floatlens.claims.compared import (
+    CEILING,
+    FLOOR,
+    KINDS,
+    Comparison,
+    comparisons,
+    no_narrower_than_t,
+    percent,
+)
 from floatlens.data.stress import STRESS_TESTS
 from floatlens.records.condition import Stressed
 
@@ -47,14 +55,23 @@ def _compared(
 
 
 def _unjudged(compared: Comparison, name: str, values: Floats, reference: Sequence[int]) -> Finding | None:
-    """Why nothing about robustness can be seen: both kinds at the ceiling, or one at the floor; None if it can."""
-    both = [kind.mean(axis=0) for kind in compared.by_kind(values)]  # (point) each
-    if min(kind.min() for kind in both) >= CEILING:
+    """Why nothing about robustness can be seen: both kinds at the ceiling, or one at the floor; None if it can. One
+    right answer of twenty may be luck: it counts as the floor unless the whole interval is above it."""
+    both = compared.by_kind(values)  # (question, point) each
+    if min(kind.mean(axis=0).min() for kind in both) >= CEILING:
         return compared.unjudged(f"both kinds answer at least {percent(CEILING)} at every point", [name])
-    for kind, means in zip(KINDS, both, strict=True):
-        if (left := float(means[list(reference)].mean())) < FLOOR:
-            return compared.unjudged(f"{kind} models answer {percent(left)}, so they have nothing to lose", [name])
+    for kind, right in zip(KINDS, both, strict=True):
+        left = share(right[:, list(reference)].mean(axis=1))
+        if not left.low > FLOOR:
+            return compared.unjudged(
+                f"{kind} models answer {percent(float(left.mean))}, so they have nothing to lose", [name]
+            )
     return None
+
+
+def _estimate_of(values: Floats, statistic: Callable[[Floats], float]) -> Estimate:
+    found = estimate_of(values, statistic)
+    return no_narrower_than_t(found, float(found.std))
 
 
 # -- noise ------------------------------------------------------------------------------------------------------------
@@ -74,7 +91,7 @@ def robust_noise(answers: pd.DataFrame) -> Iterator[Finding]:
 
     for compared, name, values, unjudged in _compared(answers, lines):
         xs = np.array([one.x for one in lines(points_of(compared.sets[name]))[0]])
-        found = estimate_of(values, partial(_more_robust, xs=xs, mdms=len(compared.mdms)))
+        found = _estimate_of(values, partial(_more_robust, xs=xs, mdms=len(compared.mdms)))
         yield unjudged or compared.finding((ROBUST(found),), [name])
 
 
@@ -102,7 +119,7 @@ def robust_position(answers: pd.DataFrame) -> Iterator[Finding]:
     for compared, name, values, unjudged in _compared(answers, lines):
         mdms = len(compared.mdms)
         spreads = (f"{kind} {max(one, 0) ** 0.5:.3g}" for kind, one in zip(KINDS, _spreads(values, mdms), strict=True))
-        found = estimate_of(values, partial(_more_spread, mdms=mdms))
+        found = _estimate_of(values, partial(_more_spread, mdms=mdms))
         note = f"standard deviation over places, in points: {', '.join(spreads)}"
         yield unjudged or compared.finding((SPREAD(found),), [name], note)
 
@@ -156,4 +173,6 @@ def robust_layout(answers: pd.DataFrame) -> Iterator[Finding]:
     for compared, name, values, unjudged in _compared(answers, lines):
         mdm, arm = compared.by_kind(values[:, :, 0] - values[:, :, 1:].mean(axis=2))
         note = f"lost, in points: diffusion {100 * mdm.mean():.3g}, autoregressive {100 * arm.mean():.3g}"
-        yield unjudged or compared.finding((LOST(estimate(arm - mdm)),), [name], note)
+        less = estimate(arm - mdm)
+        found = no_narrower_than_t(less, float(less.std / np.sqrt(less.n)))
+        yield unjudged or compared.finding((LOST(found),), [name], note)
