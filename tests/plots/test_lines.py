@@ -82,8 +82,13 @@ def test_a_panel_per_variable(plot: Any, analysis: str, variables: list[tuple[st
     figure = plot(found)
     for axes, (variable, at) in zip(figure.axes, variables, strict=True):
         for group in found:
-            line = _line(axes, group.model)
-            assert np.array_equal(line.get_ydata(), group.estimate(variable).mean[at])
+            if variable == "speed_by_layer" and group.facts["kind"] == "arm":
+                assert group.model not in [line.get_label() for line in axes.lines]
+                continue
+            line, expected = _line(axes, group.model), group.estimate(variable).mean[at]
+            if variable == "lag_jaccard":
+                expected = expected[np.isfinite(expected)]
+            assert np.array_equal(line.get_ydata(), expected)
         assert axes.get_ylabel()
 
 

@@ -38,11 +38,11 @@ def plot_drift(result: Result) -> Figure:
     """
     panels = [_by_lag(result, queries) for queries in QUERIES]
     panels += [
-        _panel(name, title, y, depth_series(result, f"{name}_by_layer", queries="answer"), reference)
-        for name, title, y, reference in (
-            ("strongest", "Strongest key, answer rows", Axis("share of attention above uniform"), 0.0),
-            ("effective_anchors", "Anchors, answer rows", Axis("effective number", range=(0, None)), None),
-            ("speed", "Speed of floaters, answer rows", Axis("positions per token written"), 0.0),
+        _panel(name, title, y, depth_series(some, f"{name}_by_layer", looks(result), queries="answer"), reference)
+        for some, name, title, y, reference in (
+            (result, "strongest", "Strongest key, answer rows", Axis("share of attention above uniform"), 0.0),
+            (result, "effective_anchors", "Anchors, answer rows", Axis("effective number", range=(0, None)), None),
+            (_writing(result), "speed", "Speed of floaters, answer rows", Axis("positions per token written"), 0.0),
         )
     ]
     return Figure("Drift of anchors", tuple(panels), note(result), grid(6, 3), (9.6, 6.0), page_width=330)
@@ -53,9 +53,24 @@ def _by_lag(result: Result, queries: str) -> Panel:
     lines = depth_series(result, "lag_jaccard", over="lag", queries=queries)
     if not any(np.isfinite(one.mean).any() for one in lines):
         return Panel(queries, f"Anchor stability, {queries} rows", empty=f"no anchors, or no {queries} rows")
-    x = Axis("distance of two steps (share of the generation)", range=(0.0, 1.05))
+    lines = tuple(_defined(one) for one in lines)  # few steps leave lags without a pair
+    x = Axis("lag (share of the generation)", range=(0.0, 1.05))
     y = Axis("Jaccard (1 = same anchors)", range=(-0.02, 1.02))
     return Panel(queries, f"Anchor stability, {queries} rows", x, y, lines)
+
+
+def _defined(one: Series) -> Series:
+    """The same series without points whose mean is undefined, so its line has no gaps."""
+    kept = np.flatnonzero(np.isfinite(one.mean))
+    parts: dict[str, Any] = {name: tuple(getattr(one, name)[i] for i in kept) for name in ("x", "mean", "low", "high", "n")}
+    return replace(one, **parts)
+
+
+def _writing(result: Result) -> Result:
+    """Diffusion models alone, if there are any: speed per token says little of the two or three tokens that an
+    autoregressive answer has, and its scale would hide theirs."""
+    groups = tuple(group for group in result.groups if group.facts["kind"] == "mdm")
+    return replace(result, groups=groups) if groups else result
 
 
 @plot("absorption", controls=True)
