@@ -45,7 +45,8 @@ def printed(out: str) -> list[tuple[str, str, str]]:
 
 def test_claims_prints_the_verdict_on_every_claim(floatlens: Run, runs: dict[str, Path]) -> None:
     code, out, err = floatlens("claims", runs["arm"], runs["mdm"])
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert all(" left)" in line for line in err.splitlines())  # progress, on a slow machine
     expected = [(one.statement, one.subject, one.verdict) for one in claims([runs["arm"], runs["mdm"]])]
     assert printed(out) == expected
     assert {verdict for *_, verdict in expected} >= {"supported", "contradicted", "undecided"}

@@ -114,11 +114,12 @@ def test_a_trace_that_is_gone_is_made_again(plan: Plan, tmp_path: Path) -> None:
 
 def test_ctrl_c_finishes_what_is_under_way(plan: Plan, tmp_path: Path) -> None:
     said: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
     with Stop(lambda: said.append("stopping")).listening() as stop:
         found = go(plan, tmp_path, Fake(interrupt=2), stop)
     assert (len(found), said, stop.asked) == (2, ["stopping"], True)
     assert len(on_disk(tmp_path)) == 2
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_after_ctrl_c_no_task_is_even_made() -> None:
