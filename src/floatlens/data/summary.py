@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from floatlens.data.examples import Example
 
 __all__ = ["Counts"]
+
+_TEXTS = {"text", "contents", "segment", "paragraph_text", "passage_text", "body"}
 
 
 @dataclass
 class Counts:
     """Numbers of questions, answers, documents and gold documents.
 
-    `documents` and `gold` map a number per question to how many questions have it. Example: `Counts.of([]).questions`
+    `documents` and `gold` map a number per question to how many questions have it; `unread` are fields with objects
+    that hold a text and are not documents, so a misnamed field of documents is not lost silently.
+
+    Example: `Counts.of([]).questions`
     """
 
     questions: int = 0
@@ -30,6 +36,7 @@ class Counts:
     documents: Counter[int] = field(default_factory=Counter)
     gold: Counter[int] = field(default_factory=Counter)
     types: Counter[str] = field(default_factory=Counter)
+    unread: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, examples: Sequence[Example]) -> Counts:
@@ -55,6 +62,7 @@ class Counts:
         self.without_gold += bool(example.documents) and not gold and example.meta.get("unanswerable") is not True
         self.documents[len(example.documents)] += 1
         self.gold[gold] += 1
+        self.unread.update(name for name, value in example.meta.items() if _holds_texts(value))
         types = example.meta.get("document_types")
         if isinstance(types, list):
             self.types.update(one for one in types if isinstance(one, str))
@@ -104,10 +112,16 @@ class Counts:
             notes.append(f"{self._some(self.without_gold)} documents, none of them gold")
         if self.missing_gold:
             notes.append(f"{self._some(self.missing_gold)} a gold document that is not among the documents")
+        for name, questions in self.unread.items():
+            notes.append(f'{self._some(questions)} texts in "{name}", which were not read as documents')
         return notes
 
     def _some(self, number: int) -> str:
         return f"{number:,} of {self.questions:,} questions {'has' if number == 1 else 'have'}"
+
+
+def _holds_texts(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(one, dict) and not _TEXTS.isdisjoint(one) for one in value)
 
 
 def _per_question(counted: Counter[int], noun: str, plural: str | None = None) -> str:
