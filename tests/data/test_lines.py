@@ -27,6 +27,10 @@ HTML = b"<!DOCTYPE html>\n<html><body>404: Not Found</body></html>\n"
 CSV = b'id,question,answer\n1,"Who, then?",Ann\n2,What?,Bob\n'
 
 
+def zstd(content: bytes) -> bytes:
+    return bytes(pa.Codec("zstd").compress(content).to_pybytes())
+
+
 def refusal(folder: Path, name: str, content: bytes) -> str:
     """The message of `open_data`, the same with `skip_bad` and for a corpus, without the folder."""
     path = folder / name
@@ -59,6 +63,7 @@ def refusal(folder: Path, name: str, content: bytes) -> str:
         ("x.jsonl", PAPER_LFS, "a Git LFS pointer to the paper's nq_dev_psg.jsonl (544,297,944 bytes) instead of"),
         ("x.jsonl.bz2", bz2.compress(b"words " * 99)[:-9], "x.jsonl.bz2: the bzip2 file is damaged or cut short"),
         ("x.jsonl.xz", lzma.compress(b"words " * 99)[:-9], "x.jsonl.xz: the xz file is damaged or cut short"),
+        ("x.jsonl.zst", zstd(b"words " * 99)[:-9], "x.jsonl.zst: the Zstandard file is damaged or cut short"),
         ("x.parquet", b"PAR1 and no more", "x.parquet: the Parquet file is damaged after row 0"),
         ("x.txt", CSV, 'pd.read_csv("x.txt").to_json("x.txt.jsonl", orient="records", lines=True)'),
         ("one.csv", b"id,question\n", "one.csv: a CSV file with the columns id, question"),
@@ -119,10 +124,6 @@ def test_broken_documents_lose_nothing_silently(tmp_path: Path, text: str, messa
     assert message in str(caught.value)
 
 
-def zstd(content: bytes) -> bytes:
-    return bytes(pa.Codec("zstd").compress(content).to_pybytes())
-
-
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd])
 def test_packed_files_are_known_by_content(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "x"
@@ -139,9 +140,9 @@ def test_tables(tmp_path: Path) -> None:
         ("1", "Who?", ["Ann", "Anne"]),
         ("2", "What, then?", ["Bob"]),
     ]
-    path.write_text("question\tanswers\nWho?\tAnn\n")
+    path.write_text("\nquestion\tanswers\nWho?\tAnn\n")
     (example,) = read_examples(path)
-    assert (example.id, example.answers) == ("row-2", ["Ann"])
+    assert (example.id, example.answers) == ("row-3", ["Ann"])
     path.write_text("question\tanswer\nWho?\tAnn\textra\n")
     with pytest.raises(FloatlensError, match=r"x\.tsv: row 2: expected 2 columns, found 3"):
         open_data(path)
@@ -170,6 +171,25 @@ def test_parquet_with_the_columns_of_hugging_face(tmp_path: Path) -> None:
         ("Orrin", "A town. It is in Hest.", True),
     ]
     assert data.headline() == "HotpotQA, distractor setting: 1 question, 2 documents each, 1 gold each"
+
+
+def test_zstandard_in_several_frames(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl.zst"
+    path.write_bytes(b"".join(zstd(json.dumps(one).encode() + b"\n") for one in RECORDS))
+    assert len(list(read_examples(path))) == 2
+
+
+def test_a_byte_order_mark_and_blank_lines_before_a_document(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(b"\xef\xbb\xbf\n \n" + json.dumps({"data": RECORDS}).encode() + b"\n\n")
+    assert len(list(read_examples(path))) == 2
+
+
+def test_json_lines_whose_first_line_is_longer_than_the_head(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    first = {"meta": {"a": "long " * 30000}, "question": "1?"}
+    path.write_text("".join(json.dumps(one) + "\n" for one in (first, {"question": "2?"})))
+    assert [example.id for example in read_examples(path)] == ["line-1", "line-2"]
 
 
 def test_a_large_document_is_never_held_whole(tmp_path: Path) -> None:

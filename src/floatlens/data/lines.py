@@ -53,20 +53,24 @@ def read_file(path: Path, *, text: bool = False) -> Iterator[Raw]:
     layout, how = _layout(path, text=text)
     if layout == "document":
         for number, key, value in read_document(path, how):
-            yield Raw(number, "record", lambda value=value, key=key: _record(as_fields(value, key), "record"))  # type: ignore[misc]
+            yield Raw(number, "record", partial(_member, value, key))
     elif layout == "tsv":
         for number, fields in read_tsv(path):
-            yield Raw(number, "row", lambda fields=fields: _record(fields(), "row"))  # type: ignore[misc]
+            yield Raw(number, "row", partial(_row, fields))
     elif layout == "parquet":
         for number, row in read_parquet(path):
-            yield Raw(number, "row", lambda row=row: _record(row, "row"))  # type: ignore[misc]
+            yield Raw(number, "row", partial(Record, row, unit="row"))
     else:
         for number, line in _lines(path):
             yield Raw(number, "line", partial(parse_record if layout == "lines" else _paragraph, line))
 
 
-def _record(fields: dict[str, Any], unit: Unit) -> Record:
-    return Record(fields, unit=unit)
+def _member(value: Any, key: str | None) -> Record:
+    return Record(as_fields(value, key), unit="record")
+
+
+def _row(fields: Callable[[], dict[str, Any]]) -> Record:
+    return Record(fields(), unit="row")
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -170,19 +174,17 @@ def _document(path: Path, head: bytes, lines: list[bytes]) -> Kind | None:
 
 
 def _goes_on(path: Path, head: bytes) -> bool:
-    """Whether a second line that is not blank follows a first one that is longer than the head."""
+    """Whether a second line that is not blank follows the first one, which may be longer than the head."""
     if b"\n" in head.strip():
         return True
+    begun = ended = False
     with open_bytes(path) as stream:
-        blank = len(head) - len(head.lstrip())
-        stream.read(blank)
-        ended = False
-        while chunk := stream.read(1 << 20):
-            if not ended:
-                _, newline, chunk = chunk.partition(b"\n")
-                ended = bool(newline)
-            if ended and chunk.strip():
+        while piece := stream.readline(1 << 20):
+            blank = not piece.removeprefix(BOM).strip()
+            if ended and not blank:
                 return True
+            begun = begun or not blank
+            ended = ended or (begun and piece.endswith(b"\n"))
     return False
 
 

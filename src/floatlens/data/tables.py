@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,10 @@ def is_table(lines: list[bytes], path: Path) -> tuple[str, list[str]] | None:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     named = ".csv" in suffixes or ".tsv" in suffixes
     for name, separator in (("TSV", "\t"), ("CSV", ",")):
-        rows = list(csv.reader(shown, delimiter=separator))
+        try:
+            rows = list(csv.reader(shown, delimiter=separator))
+        except csv.Error:
+            return None
         columns = [column.strip() for column in rows[0]]
         if len(columns) < 2 or not (named or (len(rows) > 1 and len(rows[1]) == len(columns))):
             continue
@@ -63,10 +67,12 @@ def read_tsv(path: Path) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         rows = csv.reader(text, delimiter="\t", strict=True)
         try:
-            columns = [column.strip() for column in next(rows)]
+            columns: list[str] = []
             for row in rows:
-                if any(cell.strip() for cell in row):
-                    yield rows.line_num, lambda row=row: _fields(columns, row)  # type: ignore[misc]
+                if not columns:
+                    columns = [column.strip() for column in row]
+                elif any(cell.strip() for cell in row):
+                    yield rows.line_num, partial(_fields, columns, row)
         except csv.Error as error:
             raise FloatlensError(f"{path}:{rows.line_num}: not a valid TSV row ({error})") from None
         except UnicodeDecodeError:

@@ -34,7 +34,8 @@ class TimeQa(Format):
         at = f"questions[{record['number']}]"
         question = text_of(record.get("asked"), f"{at}[0]")
         paragraphs = record.texts("paras")
-        spans = [span for span in record.children("spans", "para and answer") if span.get("answer") != ""]
+        given = Record({"answers": record.get("spans")}, at).children("answers", "para and answer")
+        spans = [span for span in given if span.get("answer") != ""]
         gold = {_place(span, len(paragraphs)) for span in spans}
         named = record.first_given("index", "link")
         title = unquote(str(record.get("link") or "").rpartition("/")[2]).replace("_", " ")
