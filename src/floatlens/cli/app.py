@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from floatlens.cli import adapt, bench, inspection, presets, results, scale, trace
+from floatlens.cli import adapt, bench, data, inspection, presets, results, scale, trace
 from floatlens.cli.commands import add_command, flag, new_app
 from floatlens.cli.terminal import forgiving_streams, say, warnings_shown
 from floatlens.core.errors import FloatlensError
@@ -25,6 +25,7 @@ _UsageError: Any = typer.BadParameter.__bases__[0]  # typer has no public name f
 _COMMANDS = {
     "Studies": (presets.demo, presets.run, presets.qa, presets.stress, presets.intervene, trace.trace),
     "Results": (inspection.show, results.figures, results.claims, results.report),
+    "Data": (data.data,),
     "Models": (inspection.models, adapt.adapt),
     "Development": (bench.bench,),
 }
