@@ -64,7 +64,7 @@ def _more(how: How, statement: str) -> ClaimRule:
             return
         sides = [_lifts([by_place[place] for place in places], f"{how}_log_lift") for by_place in (mdm, arm)]
         if not all(len(side) for side in sides):
-            reason = "no question has the gold document at every position; continue the run"
+            reason = "no question has the gold document at every position; trace the same questions at all of them"
             yield Finding.unjudged(subject, reason, models=counts)
             return
         yield Finding(subject, (MORE(difference(*sides)),), models=counts)

@@ -62,7 +62,9 @@ def _by_lag(result: Result, queries: str) -> Panel:
 def _defined(one: Series) -> Series:
     """The same series without points whose mean is undefined, so its line has no gaps."""
     kept = np.flatnonzero(np.isfinite(one.mean))
-    parts: dict[str, Any] = {name: tuple(getattr(one, name)[i] for i in kept) for name in ("x", "mean", "low", "high", "n")}
+    parts: dict[str, Any] = {
+        name: tuple(getattr(one, name)[i] for i in kept) for name in ("x", "mean", "low", "high", "n")
+    }
     return replace(one, **parts)
 
 
