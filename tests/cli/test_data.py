@@ -63,6 +63,7 @@ def test_a_named_format_and_what_is_missing(floatlens: Run) -> None:
     assert "because the format was named" in plain
     assert "note 1 of 3 questions has no documents" in plain
     assert "note no document is marked as gold" in plain
+    assert "because the format was named" in " ".join(floatlens("data", f"nq={FIXTURES / 'psg.jsonl'}")[1].split())
     _, out, _ = floatlens("data", FIXTURES / "psg.jsonl", "--gold", "answer")
     assert "3, 2 of them gold" in out
     assert floatlens("data", FIXTURES / "psg.jsonl", "--format", "litm")[0] == 2

@@ -69,10 +69,11 @@ def _tokenizer(model: str) -> Any:
 
 def _facts(opened: Data) -> Table:
     from floatlens.cli.views import pairs
+    from floatlens.data.sources import is_source
 
     counts = opened.counts
     rows = [("data", opened.ref), ("taken for", opened.headline())]
-    rows.append(("because", opened.reason or ("it is generated" if opened.version else "the format was named")))
+    rows.append(("because", opened.reason or ("it is generated" if is_source(opened.ref) else "the format was named")))
     if counts.questions:
         rows.append(("answers", f"{many(counts.answers, 'accepted answer')} of {many(counts.questions, 'question')}"))
     if counts.total_documents:
