@@ -23,6 +23,7 @@ from typing import Any
 
 from PIL import Image
 
+from floatlens.analysis import ANALYSES
 from floatlens.report import explore
 
 HERE = Path(__file__).parent
@@ -31,8 +32,7 @@ TIMES = {"first": 1600, "step": 900, "last": 2600}
 """Duration of frames in milliseconds."""
 LARGEST = 290_000
 """Bytes of a picture of a section in full colour."""
-ANALYSES = ("drift", "absorption", "qk", "token_classes", "retrieval_heads", "flow", "extremes")
-SECTIONS = ("numbers", "claims", "explore", *ANALYSES, "qa", "stress", "edits", "manifest")
+SECTIONS = ("numbers", "claims", "explore", *ANALYSES, "qa", "stress", "edits", "patching", "manifest")
 
 
 @contextmanager

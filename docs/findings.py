@@ -1,7 +1,7 @@
 """Runs what docs/findings.md reports, on the scale models and, if installed, on SmolLM2.
 
     .venv/bin/python docs/findings.py            # or: make findings; resumable
-    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, tasks, edits, smollm2 or smollm2-edits
+    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, tasks, edits, patching, smollm2 …
 
 Runs go to runs/findings (not in the repository), tables and figures to docs/findings. Every part prints its
 time.
@@ -30,17 +30,20 @@ WRITE = ("--set", "gen_length=8", "--set", "steps=4")
 """Answers have one to four tokens and an end; diffusion models write two of eight tokens per pass, to save time."""
 EDITS = (
     "drop_anchors:k=1,5,10",
+    "drop_anchors:k=1:rows=last",
     "pin_anchors:to=step0:k=1,5,10",
-    "pin_anchors:to=bos:k=1,5,10",
+    "pin_anchors:to=step0:k=5:rows=answer",
+    "pin_anchors:to=bos:k=5",
     "sink_token",
-    "sink_token:logit=0,4",
+    "sink_token:logit=4",
     "ablate_heads:top=4,8,16:mode=zero",
-    "ablate_heads:top=8:mode=mean,uniform",
+    "ablate_heads:top=8:mode=mean",
     "freeze_layers:layers=0-1",
     "freeze_layers:layers=6-7",
 )
 KEPT = (
     *("table1.md", "robustness.csv", "agreement.csv", "curves.csv", "effects.csv", "measured.csv", "claims.csv"),
+    *("patching.csv", "patching_mean.csv"),
     *(f"edits-{metric}.md" for metric in ("accuracy", "f1", "kl")),
 )
 SMOLLM2 = "natural:smollm2"
@@ -122,18 +125,26 @@ def tasks() -> None:
 
 
 def edits() -> None:
-    """Every edit with its doses and controls on 200 questions with ten documents; heads from the gallery's traces."""
+    """Every edit with its doses and controls (two draws each) on 100 questions with ten documents; heads from the
+    gallery's traces."""
     traced = [RUNS.parent / "gallery" / f"gold{gold}" for gold in (0, 4, 9)]
     missing = [path for path in traced if not path.is_dir()]
     if missing:
         sys.exit(f"{missing[0]} is not there; run docs/gallery.py first, which traces what heads are chosen from")
     given = [part for edit in EDITS for part in ("--edit", edit)]
     heads = [part for path in traced for part in ("--heads-from", path)]
-    data = ("--data", "scale:rag:seed=3", "--limit", "200")
+    data = ("--data", "scale:rag:seed=3", "--limit", "100", "--control-draws", "2")
     run("intervene", *MODELS, *data, *WRITE, *given, *heads, "--out", RUNS / "edits")
     judge(RUNS / "edits")
     keep(RUNS / "edits", "edits")
     look_closer()
+
+
+def patching() -> None:
+    """Activation patching of the strongest key, 30 questions with ten documents."""
+    data = ("--data", "scale:rag:seed=5", "--limit", "60", *WRITE)
+    run("intervene", *MODELS, *data, "--patch", "30:draws=3", "--out", RUNS / "patching")
+    keep(RUNS / "patching", "patching")
 
 
 def look_closer() -> None:
@@ -158,8 +169,7 @@ def smollm2_edits() -> None:
     if not at_hand("smollm2-edits"):
         return
     common = ("--data", NQ, "--limit", "50", "--set", "gen_length=24", "--batch", "4", "--traces", "4")
-    doses = ("--edit", "drop_anchors:k=1,5,10", "--edit", "drop_anchors:k=1,5,10:of=unedited")
-    run("intervene", SMOLLM2, *common, *doses, "--out", RUNS / "smollm2-edits")
+    run("intervene", SMOLLM2, *common, "--edit", "drop_anchors:k=1,5", "--out", RUNS / "smollm2-edits")
     judge(RUNS / "smollm2-edits")
     keep(RUNS / "smollm2-edits", "smollm2-edits")
 
@@ -173,19 +183,16 @@ def at_hand(part: str) -> bool:
 
 
 def smollm2() -> None:
-    """A real model on 100 real questions: closed book, the gold passage alone, and gold at 0, 4, 9 of 10."""
+    """A real model on 100 real questions: closed book and with the gold passage."""
     if not at_hand("smollm2"):
         return
     common = ("--data", NQ, "--limit", "100", "--set", "gen_length=24")
     run("qa", SMOLLM2, *common, "--out", RUNS / "smollm2-qa", "--batch", "8")
-    places = ("--test", "position", "--documents", "10", "--places", "0,4,9", "--batch", "4")
-    run("stress", SMOLLM2, *common, *places, "--out", RUNS / "smollm2-stress")
     keep(RUNS / "smollm2-qa", "smollm2")
-    keep(RUNS / "smollm2-stress", "smollm2")
 
 
 if __name__ == "__main__":
-    parts = {"qa": qa, "stress": stress, "tasks": tasks, "edits": edits}
+    parts = {"qa": qa, "stress": stress, "tasks": tasks, "edits": edits, "patching": patching}
     parts |= {"smollm2": smollm2, "smollm2-edits": smollm2_edits}
     for name in sys.argv[1:] or parts:
         if name not in parts:

@@ -35,6 +35,9 @@ CAPTIONS = {
     "rollout": "**Region flow.** Rollout between regions with the gold document first, fifth and last.",
     "gold_lift": "**Gold lift.** Flow to the answer from the gold document ÷ from the others.",
     "extremes": "**Extreme tokens.** Value and residual norms of anchors ÷ the median token; dormant heads.",
+    "sinks": "**Sinks.** Share of steps in which a head has a sink, by layer and head.",
+    "sink_kinds": "**Kinds of sinks.** Which keys are sinks, and what a sink follows when documents change places.",
+    "order": "**Commit order.** When each part of the answer is committed, and rank correlations of the order.",
 }
 
 
@@ -46,7 +49,7 @@ def run(*args: str | Path) -> None:
 
 
 def trace_all() -> list[Path]:
-    """One run of all models per position of the gold document."""
+    """One run of all models, and of their controls with shuffled weights, per position of the gold document."""
     runs = []
     for gold in GOLD:
         data = RUNS / f"data{gold}" / "rag.jsonl"  # one name for all positions: traces take the file's name
@@ -56,7 +59,19 @@ def trace_all() -> list[Path]:
             run("scale", "questions", "--out", data, *map(str, shape))
         runs.append(RUNS / f"gold{gold}")
         models = [f"scale:{model}" for model in bundled()]
-        run("trace", *models, "--data", data, "--out", runs[-1], "--set", "gen_length=8", "--no-report")
+        run(
+            "trace",
+            *models,
+            "--data",
+            data,
+            "--out",
+            runs[-1],
+            "--set",
+            "gen_length=8",
+            "--controls",
+            "1",
+            "--no-report",
+        )
     return runs
 
 

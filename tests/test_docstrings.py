@@ -24,7 +24,7 @@ NOT_RUN = {
     "adapt": "it needs a corpus and trains for hours",
     "run": "a run with a report takes minutes; the examples of runs use one made here",
 }
-PROBES = ["received", "entropy", "flow", "extremes", "answer_rows"]
+PROBES = ["received", "entropy", "flow", "extremes", "answer_rows", "rollout"]
 STUDY = {
     "models": ["scale:llada", "scale:qwen"],
     "data": [

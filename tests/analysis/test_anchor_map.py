@@ -35,4 +35,4 @@ def test_the_mean_over_layers_has_anchors_of_its_own():
     assert np.allclose(found.values[0], (np.array([1, 3, 1, 1, 2]) / 8 + 1 / 5) / 2)
     assert found.anchors.argmax(axis=1).tolist() == [1, 4]
     assert found.layer is None
-    assert anchor_map(trace()).source.rule.name == "zscore"
+    assert anchor_map(trace()).source.rule.name == "robust"

@@ -1,13 +1,16 @@
-"""Distances of anchors by token class between data sets and between halves of one: by hand, and by plain loops."""
+"""Distances of anchors by token class between data sets, plain and cross-fitted: by hand, and by plain loops."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 import xarray as xr
+from scipy import stats
 
 from floatlens.analysis import Group
-from floatlens.analysis.token_classes import SPLITS, anchor_shares, between, beyond_halves, halves, within
+from floatlens.analysis.class_distance import SPLITS, anchor_shares, between, class_distance, crossed, halves
 
 NAN = np.nan
 
@@ -77,36 +80,77 @@ def test_halves_are_halves_and_the_same_for_one_seed():
         assert first.mean(axis=0) == pytest.approx(np.full(count, 0.5), abs=0.25)  # no question is favoured
 
 
-def test_distance_of_halves_by_hand_and_by_a_plain_loop():
-    """Of shares 0, 0, 1 and 1 the halves are 0 and 1 apart, or both 0.5."""
-    values = shares([0.0], [0.0], [1.0], [1.0])
-    assert within(values, np.array([[True, True, False, False]])) == 1
-    assert within(values, np.array([[True, False, True, False]])) == 0
-    assert within(values, np.array([[True, True, False, False], [True, False, True, False]])) == 0.5
-    some, first = drawn(4, 11), halves(11, np.random.default_rng(7))
-    expected = [loop_distance(some[row], some[~row]) for row in first]
-    assert within(some, first) == pytest.approx(np.mean(expected))
+def test_signs_come_from_one_half_and_differences_from_the_other():
+    """By hand: in the first half a has 0.1 more, in the second 0.3 less, so they disagree; and the reverse."""
+    a, b = shares([0.6], [0.2]), shares([0.5], [0.5])
+    first = np.array([[True, False]])
+    assert crossed([a, b], [first, first]) == pytest.approx((-0.3 - 0.1) / 2)
+    agreeing = shares([0.6], [0.9])
+    assert crossed([agreeing, b], [first, first]) == pytest.approx((0.4 + 0.1) / 2)
 
 
-def test_what_halves_differ_by_is_taken_off():
-    a, b = drawn(5, 10), drawn(6, 14)
-    found = beyond_halves({"a": a, "b": b}, seed=3)
+def test_the_crossed_distance_is_that_of_a_plain_loop():
+    sets = [drawn(4, 11), drawn(5, 8), drawn(6, 9)]
+    random = np.random.default_rng(7)
+    first = [halves(len(values), random) for values in sets]
+    found = []
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        for split in range(SPLITS):
+            one, two = (
+                loop_mean(sets[a][first[a][split] == side]) - loop_mean(sets[b][first[b][split] == side])
+                for side in (True, False)
+            )
+            for signs, apart in ((one, two), (two, one)):
+                by_layer = [
+                    sum(math.copysign(1, signs[kind, layer]) * apart[kind, layer] for kind in range(len(signs))) / 2
+                    for layer in range(signs.shape[1])
+                    if not np.isnan(signs[:, layer] * apart[:, layer]).any()
+                ]
+                found.append(sum(by_layer) / len(by_layer))
+    assert crossed(sets, first) == pytest.approx(sum(found) / len(found))
+
+
+def test_the_interval_reaches_from_below_the_crossed_to_above_the_plain_distance():
+    """One layer and two classes: the plain distance is a difference of means, with the error of one."""
     random = np.random.default_rng(3)
-    chance = []
-    for values in (a, b):
-        splits = halves(len(values), random)
-        chance.append(np.mean([loop_distance(values[row], values[~row]) for row in splits]))
-    assert float(found.mean) == pytest.approx(loop_distance(a, b) - np.mean(chance))
-    assert int(found.n) == 10
-    again = beyond_halves({"a": a, "b": b}, seed=3)
-    assert (found.mean, found.low, found.high) == (again.mean, again.low, again.high)
+    a, b = (shares(*random.uniform(low, low + 0.4, (count, 1))) for low, count in ((0.1, 12), (0.5, 9)))
+    found = class_distance({"a": a, "b": b})
+    error = math.sqrt(a[:, 0, 0].var(ddof=1) / 12 + b[:, 0, 0].var(ddof=1) / 9)
+    assert float(found.std) == pytest.approx(error)
+    reach = stats.t.ppf(0.975, 8) * error
+    assert float(found.mean) == pytest.approx(between(a, b), abs=0.02)  # signs are clear in every half
+    assert float(found.low) == pytest.approx(float(found.mean) - reach)
+    assert float(found.high) == pytest.approx(max(between(a, b), float(found.mean)) + reach)
+    assert int(found.n) == 9
+    assert class_distance({"a": a, "b": b}) == found
+
+
+def test_the_error_of_the_distance_is_that_of_leaving_out_questions():
+    """The jackknife of the plain distance, where no sign turns; some questions have no anchors in a layer."""
+    a, b = drawn(8, 30), drawn(9, 25)
+    b[:, 0] = np.where(np.isnan(b[:, 0]), NAN, b[:, 0] + 2)  # far apart: signs are clear
+    b[:, 1:] -= 2 / 3
+    variance = 0.0
+    for values, other in ((a, b), (b, a)):
+        left = np.array([between(np.delete(values, i, axis=0), other) for i in range(len(values))])
+        variance += (len(values) - 1) / len(values) * ((left - left.mean()) ** 2).sum()
+    assert float(class_distance({"a": a, "b": b}).std) == pytest.approx(math.sqrt(variance), rel=0.05)
+
+
+def test_sets_of_one_distribution_are_not_apart_and_the_interval_says_so():
+    """Over 40 pairs of sets the mean is 0 and no interval begins above 0.05; the plain distance is 0.09."""
+    found = [class_distance({"a": drawn(2 * i, 20), "b": drawn(2 * i + 1, 20)}) for i in range(40)]
+    assert np.mean([float(one.mean) for one in found]) == pytest.approx(0, abs=0.01)
+    assert max(float(one.low) for one in found) < 0.05
+    assert np.mean([between(drawn(2 * i, 20), drawn(2 * i + 1, 20)) for i in range(40)]) > 0.08
 
 
 def test_sets_that_do_not_vary_are_as_far_apart_as_they_are():
-    """Every question of a set is alike: halves are the same, and whatever is drawn is too."""
-    found = beyond_halves({"a": shares(*[[0.2, 0.2]] * 8), "b": shares(*[[0.5, 0.3]] * 9)})
+    """Every question of a set is alike, so nothing varies."""
+    found = class_distance({"a": shares(*[[0.2, 0.2]] * 8), "b": shares(*[[0.5, 0.3]] * 9)})
     assert [float(x) for x in (found.mean, found.low, found.high)] == pytest.approx([0.2] * 3)
     assert int(found.n) == 8
+    assert np.isnan(class_distance({"a": shares([0.2]), "b": shares([0.5], [0.6])}).low)
 
 
 def test_questions_are_samples_of_their_data_set():

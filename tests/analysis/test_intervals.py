@@ -1,6 +1,8 @@
-"""Estimates over samples: means, spreads and seeded bootstrap intervals, with what is undefined left out."""
+"""Estimates over samples: means, scores, differences and numbers of all samples, with what is undefined left out."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
@@ -9,12 +11,40 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from floatlens.analysis.intervals import Estimate, by_question, difference, estimate, estimate_of, estimate_of_sets
+from floatlens.analysis.intervals import (
+    Estimate,
+    average_of,
+    by_question,
+    difference,
+    estimate,
+    estimate_by_halves,
+    estimate_of,
+    share,
+    share_difference,
+)
+
+NAN = np.nan
 
 
 @pytest.fixture(scope="module")
 def values():
-    return np.random.default_rng(7).normal(3, 2, size=(40, 2, 3))
+    return np.random.default_rng(7).gamma(2, 2, size=(40, 2, 3))
+
+
+def ends(found):
+    return float(found.low), float(found.high)
+
+
+def zeros_and_ones(ones, of):
+    return np.array([1.0] * ones + [0.0] * (of - ones))
+
+
+def hall(t, skewness):
+    """Hall's cubic: what maps a studentised mean to one without skewness. The interval is where it is between ±t."""
+    return t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
+
+
+# -- means ------------------------------------------------------------------------------------------------------------
 
 
 def test_mean_spread_and_count(values):
@@ -24,147 +54,287 @@ def test_mean_spread_and_count(values):
     assert found.n.tolist() == [[40] * 3] * 2
 
 
-def test_intervals_are_those_of_a_percentile_bootstrap(values):
-    """Close to scipy's with another seed and more draws, and to the normal interval."""
+def test_symmetric_samples_have_a_t_interval():
+    sample = np.array([-3.0, -1, 0, 1, 3]) + 10
+    expected = stats.ttest_1samp(sample, 0).confidence_interval()
+    assert ends(estimate(sample)) == pytest.approx((expected.low, expected.high))
+
+
+def test_skewed_samples_have_halls_interval(values):
+    """Both ends solve Hall's cubic for the t quantile, and the longer side is that of the tail."""
     found = estimate(values)
+    t = stats.t.ppf(0.975, 39)
     for place in np.ndindex(2, 3):
         sample = values[(slice(None), *place)]
-        expected = stats.bootstrap(
-            (sample,), np.mean, n_resamples=9999, method="percentile", rng=99
-        ).confidence_interval
-        assert found.low[place] == pytest.approx(expected.low, abs=0.1)
-        assert found.high[place] == pytest.approx(expected.high, abs=0.1)
-        half = 1.96 * sample.std() / np.sqrt(40)
-        assert found.high[place] - found.low[place] == pytest.approx(2 * half, rel=0.15)
-
-
-def test_the_same_seed_gives_the_same_interval_and_another_seed_another(values):
-    one, again, other = estimate(values, 3), estimate(values, 3), estimate(values, 4)
-    assert np.array_equal(one.low, again.low)
-    assert np.array_equal(one.high, again.high)
-    assert not np.array_equal(one.low, other.low)
+        error, skewness = sample.std(ddof=1) / math.sqrt(40), stats.skew(sample) / math.sqrt(40)
+        low, high = ((sample.mean() - end[place]) / error for end in (found.low, found.high))
+        assert hall(low, skewness) == pytest.approx(t)
+        assert hall(high, skewness) == pytest.approx(-t)
+        assert -high > t > low
 
 
 def test_undefined_samples_do_not_count(values):
     """With NaN in some samples, everything is as if these were not there, interval included."""
     holes = values.copy()
-    holes[5:, 0, 1] = np.nan  # five are left
-    holes[[3, 8], 1, 2] = np.nan
+    holes[5:, 0, 1] = NAN  # five are left
+    holes[[3, 8], 1, 2] = NAN
     found = estimate(holes)
     for place, kept in (((0, 1), values[:5, 0, 1]), ((1, 2), np.delete(values[:, 1, 2], [3, 8]))):
         alone = estimate(kept)
         for name in ("mean", "std", "low", "high", "n"):
             assert getattr(found, name)[place] == pytest.approx(float(getattr(alone, name))), (place, name)
-    whole = estimate(values)
-    assert found.low[0, 0] == whole.low[0, 0]
+    assert found.low[0, 0] == pytest.approx(estimate(values).low[0, 0])
 
 
 def test_a_few_defined_among_many_undefined_still_have_an_interval():
-    found = estimate(np.array([1.0, 2.0] + [np.nan] * 30))
-    assert (float(found.mean), float(found.low), float(found.high), int(found.n)) == (1.5, 1, 2, 2)
+    """Of 1 and 2: mean 1.5, standard error 0.5, t of one degree of freedom 12.706."""
+    found = estimate(np.array([1.0, 2.0] + [NAN] * 30))
+    assert (float(found.mean), int(found.n)) == (1.5, 2)
+    assert ends(found) == pytest.approx((1.5 - 0.5 * 12.7062, 1.5 + 0.5 * 12.7062), abs=1e-4)
 
 
-def test_fewer_than_two_samples_have_no_interval():
-    for sample in ([4.0], [4.0, np.nan]):
-        found = estimate(np.array(sample))
-        assert float(found.mean) == 4
+@pytest.mark.parametrize("of", [estimate, share])
+def test_fewer_than_two_samples_have_no_interval(of):
+    for sample in ([0.5], [0.5, NAN]):
+        found = of(np.array(sample))
+        assert float(found.mean) == 0.5
         assert int(found.n) == 1
         assert np.isnan([found.low, found.high, found.std]).all()
-    nothing = estimate(np.array([np.nan, np.nan]))
+    nothing = of(np.array([NAN, NAN]))
     assert np.isnan([nothing.mean, nothing.low, nothing.high, nothing.std]).all()
     assert int(nothing.n) == 0
 
 
-def test_samples_that_do_not_differ_have_an_interval_of_one_point():
-    found = estimate(np.full(5, 0.25))
-    assert (float(found.low), float(found.high), float(found.std)) == (0.25, 0.25, 0)
+@pytest.mark.parametrize("value", [0.25, 0.1, 1 / 3])
+def test_samples_that_do_not_differ_have_an_interval_of_one_point(value):
+    found = estimate(np.full(7, value))
+    assert float(found.low) == float(found.high) == float(found.mean) == pytest.approx(value)
+    assert float(found.std) == 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(hnp.arrays(np.float64, st.integers(2, 12), elements=st.floats(-100, 100)))
-def test_intervals_lie_within_the_sample(sample):
-    found = estimate(sample)
-    assert sample.min() - 1e-9 <= found.low <= found.high <= sample.max() + 1e-9
+def test_intervals_hold_the_mean_and_move_with_the_samples(sample):
+    found, moved = estimate(sample), estimate(-2 * sample + 5)
+    assert found.low <= found.mean <= found.high
+    scale = 1e-6 * (1 + np.ptp(sample))
+    assert ends(moved) == pytest.approx((5 - 2 * float(found.high), 5 - 2 * float(found.low)), abs=scale)
 
 
-def test_a_difference_of_two_sets_of_samples():
-    random = np.random.default_rng(0)
-    a, b = random.normal(5, 1, 60), random.normal(3, 2, 30)
+# -- differences of means ----------------------------------------------------------------------------------------------
+
+
+def test_a_difference_of_symmetric_samples_puts_two_t_intervals_together():
+    """By hand: half widths of both, squared, added, and the root of it."""
+    a, b = np.array([1.0, 2, 3, 4, 5, 6]), np.array([2.0, 9, 16])
     found = difference(a, b)
-    assert float(found.mean) == pytest.approx(a.mean() - b.mean())
-    error = np.sqrt(a.var() / 60 + b.var() / 30)
-    assert float(found.high - found.low) == pytest.approx(2 * 1.96 * error, rel=0.15)
-    assert found.low < found.mean < found.high
-    assert int(found.n) == 30
+    half = math.hypot(2.570582 * math.sqrt(3.5 / 6), 4.302653 * 7 / math.sqrt(3))
+    assert (float(found.mean), int(found.n)) == (-5.5, 3)
+    assert ends(found) == pytest.approx((-5.5 - half, -5.5 + half), rel=1e-6)
     assert float(found.std) == pytest.approx(np.sqrt((a.var(ddof=1) + b.var(ddof=1)) / 2))
 
 
+def test_a_difference_of_skewed_samples_takes_the_sides_that_face_each_other():
+    """Its lower end has what the first may be lower and the second higher."""
+    a, b = np.array([0.0, 0, 1, 7]), np.array([1.0, 2, 2, 2, 2])
+    (low_a, high_a), (low_b, high_b) = (ends(estimate(x)) for x in (a, b))
+    found = difference(a, b)
+    assert float(found.low) == pytest.approx(0.2 - math.hypot(2 - low_a, high_b - 1.8))
+    assert float(found.high) == pytest.approx(0.2 + math.hypot(high_a - 2, 1.8 - low_b))
+    assert ends(difference(b, a)) == pytest.approx((-float(found.high), -float(found.low)))
+
+
 def test_a_difference_leaves_out_what_is_undefined_and_needs_two_of_each():
-    a, b = np.array([1.0, 2, 3, np.nan]), np.array([[1.0], [np.nan], [5]])[:, 0]
+    a, b = np.array([1.0, 2, 3, NAN]), np.array([1.0, NAN, 5])
     found, alone = difference(a, b), difference(a[:3], b[[0, 2]])
-    assert (float(found.low), float(found.high), int(found.n)) == (float(alone.low), float(alone.high), 2)
+    assert (*ends(found), int(found.n)) == (*ends(alone), 2)
     assert np.isnan(difference(a, b[:2]).low)
     assert float(difference(a, b[:2]).mean) == 1
+    assert ends(difference(np.ones(3), np.zeros(4))) == (1, 1)
 
 
-def test_a_number_of_all_samples_at_once(values):
+# -- scores -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ones", "of", "low", "high"),
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_a_share_has_wilsons_interval(ones, of, low, high):
+    """As printed by Newcombe, Statistics in Medicine 17 (1998) 857."""
+    found = share(zeros_and_ones(ones, of))
+    assert ends(found) == pytest.approx((low, high), abs=5e-5)
+    assert (float(found.mean), int(found.n)) == (pytest.approx(ones / of), of)
+    mirrored = share(1 - zeros_and_ones(ones, of))
+    assert ends(mirrored) == pytest.approx((1 - high, 1 - low), abs=5e-5)
+
+
+def test_scores_between_0_and_1_count_as_more_zeros_and_ones():
+    """0.25 and 0.75 ten times each: mean 0.5, variance 1/16, a quarter of that of 0 and 1, so as 80 of these."""
+    assert ends(share(np.array([0.25, 0.75] * 10))) == pytest.approx(ends(share(zeros_and_ones(40, 80))))
+    assert ends(share(np.full(9, 0.5))) == (0.5, 0.5)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        share(np.array([0.5, 1.5]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(hnp.arrays(np.float64, st.integers(2, 12), elements=st.floats(0, 1)))
+def test_intervals_of_scores_lie_between_0_and_1_and_hold_the_mean(scores):
+    found = share(scores)
+    assert 0 <= found.low <= found.mean <= found.high <= 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "low", "high"),
+    [((56, 70), (48, 80), 0.0524, 0.3339), ((9, 10), (3, 10), 0.1705, 0.8090), ((10, 10), (0, 20), 0.6791, 1.0)],
+)
+def test_an_unpaired_difference_of_shares_has_newcombes_interval(a, b, low, high):
+    """As printed for method 10 by Newcombe, Statistics in Medicine 17 (1998) 873."""
+    found = share_difference(zeros_and_ones(*a), zeros_and_ones(*b), paired=False)
+    assert ends(found) == pytest.approx((low, high), abs=5e-5)
+    assert int(found.n) == min(a[1], b[1])
+
+
+def pairs(both, first, second, neither):
+    counts = {(1.0, 1.0): both, (1.0, 0.0): first, (0.0, 1.0): second, (0.0, 0.0): neither}
+    return np.array([pair for pair, count in counts.items() for _ in range(count)]).T
+
+
+@pytest.mark.parametrize("cells", [(12, 9, 2, 21), (36, 12, 2, 0), (20, 0, 0, 0), (10, 0, 0, 10), (2, 12, 14, 2)])
+def test_a_paired_difference_of_shares_has_newcombes_interval(cells):
+    """Method 10 of Newcombe, Statistics in Medicine 17 (1998) 2635, from the counts of the four kinds of pairs."""
+    both, first, second, neither = cells
+    n = sum(cells)
+    low_a, high_a = ends(share(zeros_and_ones(both + first, n)))
+    low_b, high_b = ends(share(zeros_and_ones(both + second, n)))
+    product = (both + first) * (second + neither) * (both + second) * (first + neither)
+    above = both * neither - first * second
+    phi = 0.0 if not product else (max(above - n / 2, 0) if above > 0 else above) / math.sqrt(product)
+    p, q, gap = (both + first) / n, (both + second) / n, (first - second) / n
+    down = math.sqrt((p - low_a) ** 2 - 2 * phi * (p - low_a) * (high_b - q) + (high_b - q) ** 2)
+    up = math.sqrt((high_a - p) ** 2 - 2 * phi * (high_a - p) * (q - low_b) + (q - low_b) ** 2)
+    found = share_difference(*pairs(*cells), paired=True)
+    assert float(found.mean) == pytest.approx(gap)
+    assert ends(found) == pytest.approx((gap - down, gap + up))
+    assert int(found.n) == n
+    assert ends(found)[0] < gap < ends(found)[1]  # also where every pair agrees
+
+
+def test_pairs_with_an_undefined_score_are_left_out():
+    a, b = pairs(6, 3, 1, 4)
+    holes = share_difference(np.append(a, [NAN, 1]), np.append(b, [1, NAN]), paired=True)
+    alone = share_difference(a, b, paired=True)
+    assert (*ends(holes), float(holes.mean), int(holes.n)) == pytest.approx((*ends(alone), float(alone.mean), 14))
+
+
+def test_an_average_of_gains_weighs_sets_alike_and_puts_their_intervals_together():
+    """By hand: means 0 and 1; the first reaches 0 down and 0.2 up, the second 0.4 down and 0 up; half of each."""
+    one, two = (Estimate(*map(np.asarray, numbers)) for numbers in ((0.0, 0.3, 0.0, 0.2, 9), (1.0, 0.4, 0.6, 1.0, 16)))
+    found = average_of([one, two])
+    assert (float(found.mean), int(found.n)) == (0.5, 25)
+    assert ends(found) == pytest.approx((0.3, 0.6))
+    assert float(found.std) == pytest.approx(math.sqrt(0.1**2 + 0.1**2) / 2)
+    alone = average_of([two])
+    assert (float(alone.mean), *ends(alone)) == pytest.approx((1.0, 0.6, 1.0))
+    assert np.isnan(average_of([one, share(np.ones(1))]).low)
+
+
+# -- numbers of all samples --------------------------------------------------------------------------------------------
+
+
+def test_a_number_of_all_samples_is_the_mean_where_it_is_one(values):
+    """Pseudo-values of a mean are the samples themselves."""
     sample = values[:, 0, 0]
-    found = estimate_of(sample, lambda x: float(np.median(x)))
-    assert float(found.mean) == np.median(sample)
-    expected = stats.bootstrap((sample,), np.median, n_resamples=4999, method="percentile", rng=5)
-    assert float(found.low) == pytest.approx(expected.confidence_interval.low, abs=0.25)
-    assert float(found.high) == pytest.approx(expected.confidence_interval.high, abs=0.25)
-    assert float(found.std) == pytest.approx(float(expected.standard_error), rel=0.2)
-    again = estimate_of(sample, lambda x: float(np.median(x)))
-    assert (found.low, found.high) == (again.low, again.high)
-    assert np.isnan(estimate_of(sample[:1], lambda x: float(np.median(x))).low)
+    found, mean = estimate_of(sample, lambda x: float(x.mean())), estimate(sample)
+    assert (float(found.mean), *ends(found)) == pytest.approx((float(mean.mean), *ends(mean)))
+    assert float(found.std) == pytest.approx(float(mean.std) / math.sqrt(40))
+    assert np.isnan(estimate_of(sample[:1], lambda x: float(x.mean())).low)
+
+
+def test_a_ratio_of_means_has_the_error_of_its_linear_part(values):
+    """The delta method: the error is that of (a − ratio · b) ÷ mean of b."""
+    a, b = values[:, 0, 0], values[:, 0, 1] + 5
+    found = estimate_of(np.stack([a, b], axis=1), lambda x: float(x[:, 0].mean() / x[:, 1].mean()))
+    ratio = a.mean() / b.mean()
+    assert float(found.mean) == pytest.approx(ratio)
+    linear = estimate((a - ratio * b) / b.mean())
+    assert float(found.std) == pytest.approx(float(linear.std) / math.sqrt(40), rel=0.03)
+    assert ends(found) == pytest.approx([ratio + end for end in ends(linear)], rel=0.03)
+
+
+def test_a_number_that_hangs_on_one_sample_has_no_interval():
+    found = estimate_of(np.array([0.0, 0, 0, 2]), lambda x: 1 / float(x.mean()) if x.any() else NAN)
+    assert (float(found.mean), int(found.n)) == (2, 4)
+    assert np.isnan([found.low, found.high]).all()
+
+
+@pytest.mark.parametrize(
+    "of", [estimate_of, lambda values, statistic: estimate_by_halves(values, statistic, bounds=(-9, 99))]
+)
+def test_a_number_of_all_samples_counts_those_that_define_it(values, of):
+    """Samples in which all is NaN do not count: everything is as if they were not there."""
+    holes = np.concatenate([values, np.full((10, 2, 3), NAN)])
+    holes[0, 0] = NAN  # in part defined, so it counts
+    found, alone = (of(x, lambda x: float(np.nanmedian(x))) for x in (holes, holes[:40]))
+    assert int(found.n) == 40
+    assert (found.mean, found.low, found.high, found.std) == (alone.mean, alone.low, alone.high, alone.std)
+    nothing = of(holes[40:], lambda x: float("nan"))
+    assert int(nothing.n) == 0
+    assert np.isnan([nothing.mean, nothing.low]).all()
+
+
+def test_halves_of_a_mean_have_its_interval_nearly(values):
+    """A mean has no bias; the error from leaving one out is exact, that of 200 halves close to it."""
+    sample = values[:, 1, 1]
+    found = estimate_by_halves(sample, lambda x: float(x.mean()), bounds=(-100, 100))
+    reach = stats.t.ppf(0.975, 39) * sample.std(ddof=1) / math.sqrt(40)
+    assert float(found.mean) == pytest.approx(sample.mean())
+    assert float(found.high - found.low) / 2 == pytest.approx(reach, rel=0.15)
+    assert float(found.std) >= sample.std(ddof=1) / math.sqrt(40) - 1e-12
+    again = estimate_by_halves(sample, lambda x: float(x.mean()), bounds=(-100, 100))
+    assert ends(found) == ends(again)
+
+
+def test_halves_show_the_bias_of_a_squared_mean():
+    """The square of a mean is too large by variance ÷ n on average; the interval is centred that much lower."""
+    sample = np.random.default_rng(1).normal(1, 3, 30)
+    found = estimate_by_halves(sample, lambda x: float(x.mean()) ** 2, bounds=(-100, 100))
+    middle = sum(ends(found)) / 2
+    assert float(found.mean) - middle == pytest.approx(sample.var(ddof=1) / 30, rel=0.25)
+
+
+def test_halves_keep_to_the_bounds_and_hold_the_number():
+    found = estimate_by_halves(np.array([0.2, 0.3, 0.05, 0.4, 0.15]), lambda x: float((x > 0.1).mean()), bounds=(0, 1))
+    assert 0 <= found.low <= found.mean <= found.high == 1
+    alike = estimate_by_halves(np.ones(6), lambda x: float((x > 0.1).mean()), bounds=(0, 1))
+    assert (*ends(alike), float(alike.std)) == (1, 1, 0)
+
+
+# -- questions, and estimates as text ----------------------------------------------------------------------------------
 
 
 def test_traces_of_one_question_become_one_sample_that_counts_as_others_do():
     """By hand: "a" has 1 and 3, mean 2; "b" 10 and NaN, mean 10; the mean over questions is 6, n is 2."""
-    values = np.array([[1.0, np.nan], [10, 4], [3, np.nan], [np.nan, 6]])
+    values = np.array([[1.0, NAN], [10, 4], [3, NAN], [NAN, 6]])
     found = by_question(values, ["a", "b", "a", "b"])
-    assert np.array_equal(found, [[2, np.nan], [10, 5]], equal_nan=True)
-    drawn = estimate(found)
-    assert drawn.mean.tolist() == [6, 5]
-    assert drawn.n.tolist() == [2, 1]
+    assert np.array_equal(found, [[2, NAN], [10, 5]], equal_nan=True)
+    counted = estimate(found)
+    assert counted.mean.tolist() == [6, 5]
+    assert counted.n.tolist() == [2, 1]
     with pytest.raises(ValueError, match="4 traces and 3 questions"):
         by_question(values, ["a", "b", "c"])
 
 
-def test_questions_are_drawn_whole(values):
+def test_questions_count_not_traces(values):
     """Thrice the same traces say no more than once: the interval is that of the questions, not of the copies."""
     sample = values[:, 0, 0]
     names = [f"question {i}" for i in range(40)]
     thrice = estimate(by_question(np.concatenate([sample] * 3), names * 3))
     once = estimate(sample)
-    assert (float(thrice.low), float(thrice.high), int(thrice.n)) == (float(once.low), float(once.high), 40)
+    assert (*ends(thrice), int(thrice.n)) == (*ends(once), 40)
     copies = estimate(np.concatenate([sample] * 3))
     assert float(copies.high - copies.low) < 0.7 * float(once.high - once.low)  # 1/√3 of it
     assert by_question(sample, names) is sample
-
-
-def test_a_number_of_all_samples_counts_those_that_define_it(values):
-    """Samples in which all is NaN are not drawn either: everything is as if they were not there."""
-    holes = np.concatenate([values, np.full((10, 2, 3), np.nan)])
-    holes[0, 0] = np.nan  # in part defined, so it counts
-    found, alone = (estimate_of(x, lambda x: float(np.nanmedian(x))) for x in (holes, holes[:40]))
-    assert int(found.n) == 40
-    assert (found.mean, found.low, found.high, found.std) == (alone.mean, alone.low, alone.high, alone.std)
-
-
-def test_a_number_of_several_sets_draws_within_each(values):
-    """The difference of two means, which `difference` draws in the same way, by scipy."""
-    a, b = values[:, 0, 0], values[:12, 1, 2] + 3
-    found, other = estimate_of_sets([a, b], lambda x, y: float(x.mean() - y.mean())), difference(a, b)
-    assert float(found.mean) == pytest.approx(float(other.mean))
-    assert (float(found.low), float(found.high)) == pytest.approx((float(other.low), float(other.high)), abs=0.15)
-    assert int(found.n) == 12  # of the smaller set
-    holes = estimate_of_sets([a, np.append(b, np.nan)], lambda x, y: float(np.nanmean(x) - np.nanmean(y)))
-    assert (float(holes.low), int(holes.n)) == (pytest.approx(float(found.low)), 12)
-    assert np.isnan(estimate_of_sets([a, b[:1]], lambda x, y: float(x.mean() - y.mean())).low)
-    one = estimate_of_sets([a], lambda x: float(np.median(x)), seed=4)
-    assert one == estimate_of(a, lambda x: float(np.median(x)), seed=4)
 
 
 def test_an_estimate_prints_its_interval_and_count():

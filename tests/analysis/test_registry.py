@@ -70,16 +70,13 @@ def test_samples_know_their_data_set():
     named = [ready("moving", causal=False, sample=i, data_set=name) for i, name in enumerate(("nq", None, "trex"))]
     found = analyse(named, ["drift", "flow"])
     assert found["drift"].group().data_sets == ("nq", "", "trex")
-    assert found["flow"].pooled("moving-mdm", "gold_lift").data_sets == ("nq", "", "trex")
+    assert found["flow"].pooled("moving-mdm", "direct_lift").data_sets == ("nq", "", "trex")
 
 
 def test_settings_are_recorded_with_their_defaults(traces):
-    assert dict(drift(traces[0]).settings) == {"rule": "zscore(ε=3)", "group": "all"}
+    assert dict(drift(traces[0]).settings) == {"rule": "robust(ε=3.5)"}
     assert dict(absorption(traces[0], group="answer").settings) == {"rule": "top1", "group": "answer"}
-    assert dict(analyse(traces[0], {"drift": {"rule": "topk(2)"}})["drift"].settings) == {
-        "rule": "topk(k=2)",
-        "group": "all",
-    }
+    assert dict(analyse(traces[0], {"drift": {"rule": "topk(2)"}})["drift"].settings) == {"rule": "topk(k=2)"}
     with pytest.raises(TypeError, match="rul"):
         drift(traces[0], rul="top1")
 
@@ -121,7 +118,7 @@ def test_a_missing_variable_names_the_probe_to_switch_on(run, missing, probe, tr
 def test_a_missing_group_of_queries_names_its_probe_too(traces):
     without = Trace(traces[0].data.drop_vars("received_answer"))
     with pytest.raises(FloatlensError, match='holds no "received_answer"; trace again with the probe "received" on'):
-        drift(without, group="answer")
+        drift(without)
 
 
 WORDS = Words("Peak", "How large?", variables={"peak": Variable("largest share", "The largest share.", "share")})

@@ -11,13 +11,15 @@ from floatlens.analysis.rules import Columns, Rule, as_rule, find_anchors
 from floatlens.core.errors import FloatlensError
 
 
-def columns(share, *, present=None, seen=None, asking=None):
+def columns(share, *, present=None, seen=None, asking=None, null=None):
     """Columns of one row, or of several, of bidirectional attention unless said otherwise."""
     share = np.asarray(share, dtype=float)
     here = np.ones(share.shape, dtype=bool) if present is None else np.asarray(present)
     count = float(share.shape[-1]) if asking is None else float(asking)
     visible = np.full(share.shape, count) if seen is None else np.asarray(seen, dtype=float)
-    return Columns(share, share, here, visible, np.full(share.shape[:-1], count))
+    even = np.where(here, 1 / np.maximum(here.sum(axis=-1, keepdims=True), 1), 0.0)
+    uniform = even if null is None else np.broadcast_to(null, share.shape)
+    return Columns(share, share, uniform, here, visible, np.full(share.shape[:-1], count))
 
 
 def found(rule, share, **more):
@@ -25,6 +27,98 @@ def found(rule, share, **more):
 
 
 # -- each rule, by hand -----------------------------------------------------------------------------------------------
+
+
+LOGS = [-0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3] * 6
+"""Median 0; distances from it 0, .1, .1, .2, .2, .3, .3, six times: MAD 0.2, robust standard deviation 0.29652."""
+
+
+def with_logs(*more):
+    """Shares with these logarithms and more."""
+    weights = np.exp([*LOGS, *more])
+    return weights / weights.sum()
+
+
+def test_robust_is_the_median_plus_robust_deviations_of_logarithms():
+    """With one key at 1.1 and one at −5 the median stays 0, of 44 distances 18 are below 0.2 and 14 above it: MAD 0.2.
+    1.1 is 3.7097 robust standard deviations above."""
+    share = with_logs(1.1, -5.0)
+    assert found("robust", share) == [42]
+    assert found("robust(3.7)", share) == [42]
+    assert found("robust(3.71)", share) == []
+    assert find_anchors(as_rule("robust"), columns(np.stack([share, share[::-1]]))).nonzero()[1].tolist() == [42, 1]
+
+
+def test_robust_asks_for_twice_the_median():
+    """Of almost equal keys one is many deviations above the rest, but hardly larger than they are."""
+    share = np.exp([-0.002, -0.001, 0.0, 0.0, 0.001, np.log(1.99)])
+    assert found("robust", share) == []
+    share[-1] = 2.01 * np.exp(0.0)
+    assert found("robust", share) == [5]
+
+
+def test_robust_asks_for_more_than_uniform_attention_gives():
+    """Beside a sink of 96 % the others have next to nothing, and one with 2 % stands out; 3.3 % is uniform."""
+    share = np.array([0.96, 0.02, *[0.02 / 28] * 28])
+    assert found("robust", share) == [0]
+    assert found("robust", share, null=[0.5, 0.019, *[0.481 / 28] * 28]) == [0, 1]
+
+
+def test_robust_takes_a_tenth_of_the_attention_however_uneven_the_rest_is():
+    """Logarithms −4, −3.9 … 4: median 0, MAD 2, so nothing is 3.5 · 2.97 above it; the largest key has 9.5 %.
+    Twice as much for it is 17.4 %; uniform attention gives each of the 81 keys 1.2 %."""
+    share = np.exp(np.linspace(-4, 4, 81))
+    assert found("robust", share / share.sum()) == []
+    share[-1] *= 2
+    share /= share.sum()
+    assert share[-1] == pytest.approx(0.174, abs=1e-3)
+    assert found("robust", share) == [80]
+    assert found("robust", share, null=[0.925 / 80] * 80 + [0.075]) == []  # 9.9 percentage points more than uniform
+
+
+def test_robust_asks_for_one_percent_of_the_attention():
+    """A late key under a causal mask: uniform attention would give it a hundredth of what it has."""
+    share, null = np.full(50, 0.0202), np.full(50, 0.0202)
+    share[-1], null[-1] = 0.0099, 0.000099
+    assert found("robust", share, null=null) == []
+    share[-1] = 0.0101
+    assert found("robust", share, null=null) == [49]
+
+
+@pytest.mark.parametrize("size", [30, 300, 1000])
+def test_robust_finds_nothing_in_even_attention_under_a_causal_mask(size):
+    """Key j has (1/T)·Σ_{i≥j} 1/(i+1); z-scores of these shares have anchors, as many as the mask is long."""
+    share = np.cumsum(1 / np.arange(size, 0, -1))[::-1] / size
+    assert share.sum() == pytest.approx(1)
+    noisy = share * np.random.default_rng(0).uniform(0.9, 1.1, size=(50, size))
+    assert found("robust", share, null=share) == []
+    assert not find_anchors(as_rule("robust"), columns(noisy, null=share)).any()
+    if size >= 300:
+        assert len(found("zscore", share)) >= 6
+
+
+def test_robust_sees_weak_anchors_beside_a_dominant_sink():
+    """45 % on the first key, 3 % on each of three more, the rest even but for noise; z-scores see the sink alone."""
+    share = np.random.default_rng(1).uniform(0.5, 1.5, size=300)
+    share *= 0.46 / share[4:].sum()
+    share[:4] = [0.45, 0.03, 0.03, 0.03]
+    assert found("robust", share) == [0, 1, 2, 3]
+    assert found("zscore", share) == [0]
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.0])
+def test_robust_finds_next_to_nothing_in_log_normal_noise(sigma):
+    """Of 300 normal variables 0.07 lie 3.5 standard deviations above the mean, a few more above an estimate of it."""
+    drawn = np.exp(sigma * np.random.default_rng(2).normal(size=(1000, 300)))
+    sets = find_anchors(as_rule("robust"), columns(drawn / drawn.sum(axis=-1, keepdims=True)))
+    assert 0.03 < sets.sum(axis=-1).mean() < 0.15
+
+
+def test_robust_counts_keys_that_receive_nothing_but_not_those_that_nobody_sees():
+    one = [0.0, 0.0, 1.0, 0.0, 0.0]
+    assert found("robust", one) == [2]
+    unseen = columns([0.3, 0.3, 0.4, 0.0, 0.0, 0.0, 0.0], null=np.array([1, 1, 1, 0, 0, 0, 0]) / 3)
+    assert not find_anchors(as_rule("robust"), unseen).any()  # with four zeros as keys the median would be nothing
 
 
 def test_zscore_is_mean_plus_deviations_over_the_keys():
@@ -80,14 +174,16 @@ def test_topk_never_takes_what_is_absent():
 
 def test_an_empty_set_stays_empty_unless_asked_for():
     flat = [0.2, 0.21, 0.2, 0.19, 0.2]
-    for rule in ("zscore", "rulli", "gu"):
+    for rule in ("robust", "zscore", "rulli", "gu"):
         assert found(rule, flat) == []
         assert found(f"{rule} or top1", flat) == [1]
     peaked = [0.05] * 5 + [0.45] + [0.05] * 6
     assert found("zscore or top1", peaked) == [5]  # nothing is added where something was found
 
 
-@pytest.mark.parametrize("rule", ["zscore or top1", "rulli or top1", "gu or top1", "topk(2)", "top1"])
+@pytest.mark.parametrize(
+    "rule", ["robust", "robust or top1", "zscore or top1", "rulli or top1", "gu or top1", "topk(2)", "top1"]
+)
 def test_where_nothing_was_measured_there_are_no_anchors(rule):
     assert found(rule, [np.nan] * 4) == []
 
@@ -105,7 +201,9 @@ def test_rows_are_looked_at_one_by_one():
     st.lists(st.integers(1, 10**6), min_size=2, max_size=20, unique=True).flatmap(
         lambda values: st.tuples(st.just(values), st.permutations(range(len(values))))
     ),
-    st.sampled_from(["zscore(1)", "zscore(2)", "rulli(1)", "gu(0.2)", "topk(3)", "top1", "zscore or top1"]),
+    st.sampled_from(
+        ["robust(1)", "zscore(1)", "zscore(2)", "rulli(1)", "gu(0.2)", "topk(3)", "top1", "zscore or top1"]
+    ),
 )
 def test_permuting_keys_permutes_anchors(drawn, rule):
     values, order = drawn
@@ -121,6 +219,8 @@ def test_permuting_keys_permutes_anchors(drawn, rule):
 @pytest.mark.parametrize(
     ("written", "rule", "printed"),
     [
+        ("robust", Rule("robust", 3.5), "robust(ε=3.5)"),
+        ("robust(4)", Rule("robust", 4.0), "robust(ε=4)"),
         ("zscore", Rule("zscore", 3.0), "zscore(ε=3)"),
         ("zscore(2.5)", Rule("zscore", 2.5), "zscore(ε=2.5)"),
         ("zscore(ε=2.5)", Rule("zscore", 2.5), "zscore(ε=2.5)"),
@@ -147,7 +247,8 @@ def test_the_fallback_can_be_asked_for_apart_and_is_recorded():
 
 
 def test_gu_looks_at_heads_and_the_others_at_layers():
-    assert {name: as_rule(name).unit for name in ("zscore", "rulli", "gu", "topk", "top1")} == {
+    assert {name: as_rule(name).unit for name in ("robust", "zscore", "rulli", "gu", "topk", "top1")} == {
+        "robust": "layer",
         "zscore": "layer",
         "rulli": "layer",
         "gu": "head",
@@ -159,9 +260,9 @@ def test_gu_looks_at_heads_and_the_others_at_layers():
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("zcsore", r'no anchor rule "zcsore"; did you mean "zscore"\?; give zscore\(3\), rulli\(3\), gu\(0.3\)'),
+        ("zcsore", r'no anchor rule "zcsore"; did you mean "zscore"\?; give robust\(3.5\), zscore\(3\), rulli\(3\)'),
         ("zcsore(3)", r'no anchor rule "zcsore\(3\)"; did you mean "zscore"\?'),
-        ("percentile", r"known: gu, rulli, top1, topk, zscore; give .* topk\(5\) or top1$"),
+        ("percentile", r"known: gu, robust, rulli, top1, topk, zscore; give .* topk\(5\) or top1$"),
         ("", 'no anchor rule ""'),
         ("zscore()", r'no anchor rule "zscore\(\)"; did you mean "zscore"'),
         ("zscore 3", 'no anchor rule "zscore 3"'),

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from floatlens.analysis.intervals import mean_of_means
+from floatlens.analysis.intervals import average_of, share_difference
 from floatlens.analysis.scores import gains, scores, table_one
 from floatlens.records.condition import CLOSED, RAG
 from shared import frames
@@ -59,20 +59,37 @@ def test_questions_that_one_condition_lacks_do_not_count() -> None:
     assert (one["before"], one["after"], one["n"]) == (0.5, 1.0, 2)
 
 
-def test_a_gain_that_every_question_shares_has_no_width_and_pairing_narrows() -> None:
+def test_scores_have_wilsons_interval_where_all_are_right_too() -> None:
+    """Of 20 right answers: 20 ÷ (20 + 1.96²) = 0.839 to 1; F1 is 0.5 in all of them."""
+    found = scores(answers(m__a__rag=[1.0] * 20))
+    assert row(found, metric="accuracy")[["low", "high"]].tolist() == pytest.approx([20 / (20 + 1.959964**2), 1.0])
+    assert row(found, metric="f1")[["low", "high"]].tolist() == [0.5, 0.5]
+
+
+def test_gains_have_an_interval_where_every_question_gains_and_pairing_narrows_it() -> None:
     same = gains(answers(m__a__closed=[0.0] * 30, m__a__rag=[1.0] * 30))
-    assert row(same, data="average", metric="accuracy")[["low", "high"]].tolist() == [1.0, 1.0]
+    low, high = row(same, data="a", metric="accuracy")[["low", "high"]]
+    assert 0.8 < low < 0.9
+    assert high == 1
     half = [0.0, 1.0] * 20
-    paired = gains(answers(m__a__closed=half, m__a__rag=half))  # unpaired, this would be uncertain
-    assert row(paired, data="a", metric="accuracy")["gain"] == 0.0
-    assert row(paired, data="average", metric="accuracy")[["low", "high"]].tolist() == [0.0, 0.0]
+    paired = row(gains(answers(m__a__closed=half, m__a__rag=half)), data="a", metric="accuracy")
+    assert paired["gain"] == 0.0
+    alone = share_difference(np.array(half), np.array(half), paired=False)
+    assert 0 < paired["high"] < 0.5 * float(alone.high)
+    assert -paired["low"] == pytest.approx(paired["high"])
 
 
-def test_mean_of_means_weighs_groups_alike_and_draws_within_them() -> None:
-    many, few = np.zeros(1000), np.array([1.0, 1.0])
-    found = mean_of_means([many, few])
-    assert (float(found.mean), float(found.low), float(found.high), int(found.n)) == (0.5, 0.5, 0.5, 1002)
-    assert np.isnan(mean_of_means([np.ones(1)]).low)
+def test_gains_of_several_sets_put_their_intervals_together() -> None:
+    found = gains(TWO)
+    sets = [
+        share_difference(np.array(new), np.array(old), paired=True)
+        for old, new in (([0.0, 0, 1, 0], [1.0, 1, 1, 0]), ([0.0, 0], [1.0, 0]))
+    ]
+    expected = average_of(sets)
+    total = row(found, model="m", data="average", metric="accuracy")
+    assert total[["low", "high"]].tolist() == pytest.approx([float(expected.low), float(expected.high)])
+    one = row(found, model="m", data="a", metric="accuracy")
+    assert one[["low", "high"]].tolist() == pytest.approx([float(sets[0].low), float(sets[0].high)])
 
 
 def test_table_one() -> None:

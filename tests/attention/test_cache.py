@@ -24,7 +24,7 @@ PER_STEP += ("qk_dot", "qk_cos", "qk_norm", "key_norm", "query_norm", "value_nor
 
 
 def all_probes() -> list[Any]:
-    return ["received", "entropy", "flow", "answer_rows", "extremes", QK(heatmaps=Select()), Matrix()]
+    return ["received", "entropy", "flow", "answer_rows", "rollout", "extremes", QK(heatmaps=Select()), Matrix()]
 
 
 def same(a: np.ndarray, b: np.ndarray, what: str, close: float = 1e-5) -> None:

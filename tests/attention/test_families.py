@@ -41,7 +41,9 @@ def test_logits_are_those_of_sdpa(
     plain = model.forward(ids, mask)[real]
     with capture(model):
         ours = model.forward(ids, mask)[real]
-    with capture(model, ["received", "entropy", "flow", "answer_rows", "qk", "extremes"], workspace=blocks(5, 1)):
+    with capture(
+        model, ["received", "entropy", "flow", "answer_rows", "rollout", "qk", "extremes"], workspace=blocks(5, 1)
+    ):
         watched = model.forward(ids, mask)[real]
     if any_name not in GOLDEN:
         assert (ours - plain).abs().max() <= 1e-5
@@ -118,7 +120,7 @@ def test_fewer_logits_change_no_statistic(
     wanted = torch.zeros(2, LENGTH, dtype=torch.bool)
     wanted[0, [7, LENGTH - 2]] = wanted[1, [7, 9]] = True
     at = wanted if how == "bool" else torch.tensor([7, 9, LENGTH - 2])
-    probes = ["received", "entropy", "flow", "answer_rows", "qk", "extremes"]
+    probes = ["received", "entropy", "flow", "answer_rows", "rollout", "qk", "extremes"]
     found, logits = [], []
     for logits_at in (None, at):
         with capture(model, probes, steps=1, workspace=blocks(4, 2)) as recorder:

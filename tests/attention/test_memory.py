@@ -21,7 +21,7 @@ from floatlens.models.base import LanguageModel
 from shared.capture import capture
 
 LENGTH, HEADS = 600, 4
-PROBES = ("received", "entropy", "flow", "answer_rows", "qk", "extremes")
+PROBES = ("received", "entropy", "flow", "answer_rows", "rollout", "qk", "extremes")
 
 
 class Largest(TorchDispatchMode):

@@ -22,7 +22,7 @@ from floatlens.models.base import LanguageModel
 from floatlens.probes import Matrix, Received
 from shared.capture import capture
 
-PROBES = ("received", "entropy", "flow", "answer_rows", "qk", "extremes")
+PROBES = ("received", "entropy", "flow", "answer_rows", "rollout", "qk", "extremes")
 
 
 def fingerprint(model: LanguageModel) -> dict[str, Any]:
@@ -289,13 +289,13 @@ def test_a_model_left_in_streamed_attention_says_so(
 def test_a_model_without_recognisable_layers_cannot_give_residuals(
     tiny_model: Callable[[str], LanguageModel], draw: Callable[..., Tensor]
 ) -> None:
-    from floatlens.attention.session import _layers
+    from floatlens.models.readout import layers_of
 
-    with pytest.raises(FloatlensError, match="leave out the probe extremes"):
-        _layers(nn.Sequential(nn.Linear(2, 2)))
+    with pytest.raises(FloatlensError, match="leave out the probes extremes and lens"):
+        layers_of(nn.Sequential(nn.Linear(2, 2)))
     for name in ("gpt2", "albert", "distilbert", "modernbert"):
         module = tiny_model(name).module
-        assert len(_layers(module)) == (1 if name == "albert" else 3)
+        assert len(layers_of(module)) == (1 if name == "albert" else 3)
 
 
 def test_passes_outside_of_forward_are_exact_but_not_recorded(
@@ -350,7 +350,8 @@ def test_probe_instances_can_be_used_again(tiny_model: Callable[[str], LanguageM
 def test_probes_are_named_once_and_known() -> None:
     from floatlens.probes import PROBES, make_probes
 
-    assert set(PROBES) == {"received", "entropy", "flow", "answer_rows", "qk", "extremes", "matrix"}
+    known = {"received", "entropy", "flow", "answer_rows", "rollout", "qk", "extremes", "lens", "matrix"}
+    assert set(PROBES) == known
     assert [probe.name for probe in make_probes(["qk", Received()])] == ["qk", "received"]
     with pytest.raises(FloatlensError, match='no probe "recieved"; did you mean "received"'):
         make_probes(["recieved"])

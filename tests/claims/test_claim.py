@@ -7,22 +7,27 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import stdtr
 
 from floatlens.analysis import Estimate, Result, analyse
 from floatlens.analysis.intervals import estimate
 from floatlens.claims import CLAIMS, Claim, Finding, Limit, Part, claim, claims, claims_frame
-from shared.synthetic import ready, samples
+from shared.synthetic import ready, samples, with_control
+
+MOVES = "mdm-moves (answer rows)"
 
 COLUMNS = [
     *("claim", "subject", "verdict", "statement", "statistic", "effect", "low", "high", "limit", "n", "figure"),
-    *("what would change it", "parts"),
+    *("what would change it", "parts", "models", "p", "survives Holm", "note"),
 ]
 
 
-def part(low: float, high: float, limit: float = 1.0, *, above: bool = True, name: str = "x") -> Part:
-    """A part with this interval; its mean is the middle, of 8 samples."""
+def part(
+    low: float, high: float, limit: float = 1.0, *, above: bool = True, opposite: float | None = None, name: str = "x"
+) -> Part:
+    """A part with this interval; its mean is the middle, of 20 samples."""
     mean, std = np.asarray((low + high) / 2), np.asarray(0.5)
-    return Part(name, Estimate(mean, std, np.asarray(low), np.asarray(high), np.asarray(8)), limit, above)
+    return Part(name, Estimate(mean, std, np.asarray(low), np.asarray(high), np.asarray(20)), limit, above, opposite)
 
 
 YES, NO, OPEN = part(2, 3, name="yes"), part(-1, 0, name="no"), part(0, 2, name="open")
@@ -39,11 +44,11 @@ def whole(*parts: Part, note: str = "") -> Claim:
     ("low", "high", "above", "verdict"),
     [
         (1.1, 1.2, True, "supported"),
-        (0.8, 0.9, True, "not supported"),
+        (0.8, 0.9, True, "contradicted"),
         (0.9, 1.1, True, "undecided"),
         (1.0, 1.1, True, "undecided"),
         (0.9, 1.0, True, "undecided"),
-        (1.1, 1.2, False, "not supported"),
+        (1.1, 1.2, False, "contradicted"),
         (0.8, 0.9, False, "supported"),
         (0.9, 1.1, False, "undecided"),
         (1.0, 1.1, False, "undecided"),
@@ -62,14 +67,14 @@ def test_a_part_needs_its_whole_interval_on_one_side(low: float, high: float, ab
 
 @pytest.mark.parametrize("above", [True, False])
 def test_limits_may_be_negative(above: bool) -> None:
-    assert part(-1.5, -1.2, limit=-1.0, above=above).verdict == ("not supported" if above else "supported")
-    assert part(-0.9, -0.8, limit=-1.0, above=above).verdict == ("supported" if above else "not supported")
+    assert part(-1.5, -1.2, limit=-1.0, above=above).verdict == ("contradicted" if above else "supported")
+    assert part(-0.9, -0.8, limit=-1.0, above=above).verdict == ("supported" if above else "contradicted")
     assert part(-1.5, -0.8, limit=-1.0, above=above).verdict == "undecided"
 
 
 def test_a_part_says_its_number_its_limit_and_its_verdict() -> None:
-    assert str(part(2, 3)) == "x 2.5 [2, 3] (n=8), above 1: supported"
-    assert str(part(2, 3, limit=0.5, above=False)) == "x 2.5 [2, 3] (n=8), below 0.5: not supported"
+    assert str(part(2, 3)) == "x 2.5 [2, 3] (n=20), above 1: supported"
+    assert str(part(2, 3, limit=0.5, above=False)) == "x 2.5 [2, 3] (n=20), below 0.5: contradicted"
 
 
 # -- the whole --------------------------------------------------------------------------------------------------------
@@ -80,14 +85,14 @@ def test_a_part_says_its_number_its_limit_and_its_verdict() -> None:
     [
         ([YES], "supported", "yes"),
         ([part(4, 5, name="first"), YES], "supported", "first"),
-        ([YES, NO], "not supported", "no"),
-        ([NO, YES], "not supported", "no"),
-        ([OPEN, NO], "not supported", "no"),
-        ([NO, part(-9, -8, name="worse")], "not supported", "no"),
+        ([YES, NO], "contradicted", "no"),
+        ([NO, YES], "contradicted", "no"),
+        ([OPEN, NO], "contradicted", "no"),
+        ([NO, part(-9, -8, name="worse")], "contradicted", "worse"),
         ([YES, OPEN], "undecided", "open"),
         ([OPEN, YES], "undecided", "open"),
         ([YES, part(np.nan, np.nan, name="unknown")], "undecided", "unknown"),
-        ([part(np.nan, np.nan, name="unknown"), NO], "not supported", "no"),
+        ([part(np.nan, np.nan, name="unknown"), NO], "contradicted", "no"),
     ],
 )
 def test_every_part_must_hold_and_one_refutes(parts: list[Part], verdict: str, deciding: str) -> None:
@@ -104,7 +109,7 @@ def test_without_parts_nothing_was_measured() -> None:
 
 def test_a_claim_has_the_numbers_of_its_deciding_part() -> None:
     found = whole(YES, NO)
-    assert (found.statistic, found.effect, found.low, found.high, found.limit, found.n) == ("no", -0.5, -1, 0, 1, 8)
+    assert (found.statistic, found.effect, found.low, found.high, found.limit, found.n) == ("no", -0.5, -1, 0, 1, 20)
     blank = whole(note="why")
     assert (blank.statistic, blank.n) == ("", 0)
     assert np.isnan([blank.effect, blank.low, blank.high, blank.limit]).all()
@@ -118,10 +123,24 @@ def test_a_claim_has_the_numbers_of_its_deciding_part() -> None:
         (part(2, 3, above=False), "a shift of 1 or more: that is how far the interval ends from 1"),
         (
             part(0.9, 1.3),
-            "about 32 questions instead of 8, if the effect stays 1.1",
+            "about 80 questions instead of 20, if the effect stays 1.1; "
+            "20 questions show an effect above 1.29 with 80 % power",
         ),
-        (part(0.9, 1.3, above=False), "about 32 questions instead of 8, if the effect stays 1.1"),
-        (part(0, 2), "a larger difference: the effect is too close to the limit for more questions to decide"),
+        (
+            part(0.9, 1.3, above=False),
+            "about 80 questions instead of 20, if the effect stays 1.1; "
+            "20 questions show an effect below 0.714 with 80 % power",
+        ),
+        (
+            part(0, 2),
+            "a larger difference: the effect is too close to the limit for more questions to decide; "
+            "20 questions show an effect above 2.43 with 80 % power",  # 1 + (1.96 + 0.8416) / 1.96
+        ),
+        (
+            part(0.2, 0.8, opposite=0.0),
+            "a shift of 0.2 or more: that is how far the interval ends from 1",
+        ),
+        (part(-2, -0.7, opposite=0.0), "a shift of 0.7 or more: that is how far the interval ends from 0"),
         (part(np.nan, np.nan), "a run that measures it: x is undefined here"),
     ],
 )
@@ -144,17 +163,21 @@ def test_a_table_has_one_row_per_claim_with_the_numbers_of_its_deciding_part() -
     assert frame.iloc[0].to_dict() == {
         "claim": "id",
         "subject": "some model",
-        "verdict": "not supported",
+        "verdict": "contradicted",
         "statement": "it is so",
         "statistic": "no",
         "effect": -0.5,
         "low": -1.0,
         "high": 0.0,
         "limit": 1.0,
-        "n": 8,
+        "n": 20,
         "figure": "drift",
         "what would change it": "a shift of 1 or more: that is how far the interval ends from 1",
-        "parts": "yes 2.5 [2, 3] (n=8), above 1: supported; no -0.5 [-1, 0] (n=8), above 1: not supported",
+        "parts": "yes 2.5 [2, 3] (n=20), above 1: supported; no -0.5 [-1, 0] (n=20), above 1: contradicted",
+        "models": "",
+        "p": pytest.approx(2 * 2 * stdtr(19, -3 * 2.093024), rel=1e-3),  # two-sided, of two parts; 1.5 is 3 half widths
+        "survives Holm": "",
+        "note": "",
     }
 
 
@@ -194,7 +217,7 @@ def short(extremes: Result) -> Iterator[Finding]:
 def test_a_claim_is_one_function_and_one_line_in_the_registry() -> None:
     CLAIMS.add("short-values", short)
     try:
-        found = [one for one in claims(samples("fixed", causal=True, n=8)) if one.id == "short-values"]
+        found = [one for one in claims(samples("fixed", causal=True, n=20)) if one.id == "short-values"]
     finally:
         CLAIMS.remove("short-values")
     assert [(one.subject, one.verdict, one.model) for one in found] == [("fixed-arm", "supported", "fixed-arm")]
@@ -219,38 +242,42 @@ def test_every_claim_describes_itself() -> None:
 
 def test_claims_whose_results_are_absent_are_not_judged() -> None:
     results = analyse(samples("moving", causal=False, n=2), ["drift", "absorption"])
-    assert {one.id for one in claims(results)} == {"mdm-moves", "mdm-right", "shallow-spread"}
-    assert {one.id for one in claims({"drift": results["drift"]})} == {"shallow-spread"}
+    about_drift = {"mdm-moves (answer rows)", "mdm-moves (all rows)", "mdm-right", "mdm-frontier", "layers-differ"}
+    assert {one.id for one in claims(results)} == {*about_drift, "shallow-spread"}
+    assert claims({"absorption": results["absorption"]}) == []  # of one kind of models
     assert claims({}) == []
 
 
 def test_claims_about_another_kind_of_model_are_not_made() -> None:
     about_arms = {one.id for one in claims(samples("fixed", causal=True, n=2))}
-    assert about_arms == {"arm-fixed", "flow-follows-gold"}
+    assert about_arms == {
+        "arm-fixed",
+        "arm-angular",
+        *(f"flow-follows-gold ({way})" for way in ("attention", "rollout")),
+    }
 
 
 def test_results_given_are_used_as_they_are() -> None:
-    traces = samples("moving", causal=False, n=8)
-    results = analyse(traces, {"drift": {"rule": "topk(30)"}, "absorption": {}})
-    by_id = {one.id: one for one in claims(results)}
-    assert by_id["mdm-moves"].verdict == "not supported"  # every key is an anchor, so that no set ever changes
-    assert next(one for one in claims(traces) if one.id == "mdm-moves").verdict == "supported"
+    traces = with_control(samples("moving", causal=False, n=20))
+    by_id = {one.id: one for one in claims(analyse(traces, {"drift": {"rule": "topk(30)"}}))}
+    assert by_id[MOVES].verdict == "contradicted"  # every key is an anchor, so that no set ever changes
+    assert next(one for one in claims(traces) if one.id == MOVES).verdict == "supported"
 
 
 def test_too_few_samples_decide_nothing() -> None:
-    few, enough = (claims(samples("moving", causal=False, n=n)) for n in (7, 8))
+    few, enough = (claims(with_control(samples("moving", causal=False, n=n))) for n in (19, 20))
     assert {one.verdict for one in few} == {"undecided"}
-    assert next(one for one in enough if one.id == "mdm-moves").verdict == "supported"
+    assert next(one for one in enough if one.id == MOVES).verdict == "supported"
 
 
 def test_traces_of_one_question_are_one_sample_of_it() -> None:
-    """Eight traces of seven questions are seven samples: the guard counts questions, and says so."""
-    traces = [ready("moving", causal=False, sample=i, question=f"question {i % 7}") for i in range(8)]
-    found = claims(traces)
+    """Twenty traces of 19 questions are 19 samples: the guard counts questions, and says so."""
+    traces = [ready("moving", causal=False, sample=i, question=f"question {i % 19}") for i in range(20)]
+    found = claims([*traces, *with_control(samples("moving", causal=False, n=20))[20:]])
     assert {one.verdict for one in found} == {"undecided"}
-    (moves,) = [one for one in found if one.id == "mdm-moves"]
-    assert {int(part.found.n) for part in moves.parts} == {7}
-    assert moves.changes == "more questions: 7 so far, and at least 8 are needed"
+    (moves,) = [one for one in found if one.id == MOVES]
+    assert {int(part.found.n) for part in moves.parts} == {19}
+    assert moves.changes == "more questions: 19 so far, and at least 20 are needed"
 
 
 def test_a_comparison_of_kinds_draws_whole_questions_of_all_models_of_a_kind() -> None:
@@ -262,11 +289,13 @@ def test_a_comparison_of_kinds_draws_whole_questions_of_all_models_of_a_kind() -
         for i in range(4)
     ]
     result = analyse(traces, ["absorption"])
-    (part,) = next(one for one in claims(result) if one.id == "mdm-absorbs-less (absorbed)").parts
+    part, anchored = next(one for one in claims(result) if one.id == "mdm-absorbs-less (absorbed)").parts
     assert int(part.found.n) == 4
     both = {kind: [g for g in result["absorption"] if g.facts["kind"] == kind] for kind in ("arm", "mdm")}
     means = {kind: np.mean([g.values("absorbed")[:, 1].mean() for g in of]) for kind, of in both.items()}
     assert float(part.found.mean) == pytest.approx(means["arm"] - means["mdm"])
+    excess = np.mean([g.values("excess")[:, 1].mean() for g in both["arm"]])
+    assert (float(anchored.found.mean), int(anchored.found.n)) == (pytest.approx(excess), 4)
 
 
 def test_one_trace_has_no_interval_and_so_no_verdict() -> None:

@@ -9,20 +9,20 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from floatlens.claims import claims
+from floatlens.claims import VERDICTS, claims
 from floatlens.traces import Trace
-from shared.synthetic import ready, samples
+from shared.synthetic import ready, samples, with_control
 
 Run = Callable[..., tuple[int, str, str]]
-VERDICTS = ("not supported", "supported", "undecided")
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run folder of an autoregressive model with a fixed anchor, and one of a diffusion model that moves."""
+    """A run folder of an autoregressive model with a fixed anchor, and one of a diffusion model that moves; both
+    with controls."""
     root = tmp_path_factory.mktemp("runs")
     for name, pattern, causal in (("arm", "fixed", True), ("mdm", "moving", False)):
-        for number, trace in enumerate(samples(pattern, causal=causal, n=8, layers=2)):
+        for number, trace in enumerate(with_control(samples(pattern, causal=causal, n=20, layers=2))):
             trace.save(root / name / "traces" / f"{number}")
     return {name: root / name for name in ("arm", "mdm")}
 
@@ -45,17 +45,18 @@ def printed(out: str) -> list[tuple[str, str, str]]:
 
 def test_claims_prints_the_verdict_on_every_claim(floatlens: Run, runs: dict[str, Path]) -> None:
     code, out, err = floatlens("claims", runs["arm"], runs["mdm"])
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert all(" left)" in line for line in err.splitlines())  # progress, on a slow machine
     expected = [(one.statement, one.subject, one.verdict) for one in claims([runs["arm"], runs["mdm"]])]
     assert printed(out) == expected
-    assert {verdict for *_, verdict in expected} == set(VERDICTS)
+    assert {verdict for *_, verdict in expected} >= {"supported", "contradicted", "undecided"}
     assert ("the anchors of a diffusion model move to the right", "moving-mdm", "supported") in printed(out)
     assert max(len(line) for line in out.splitlines()) <= 120
 
 
 def test_claims_prints_the_number_and_what_it_is_compared_with(floatlens: Run, runs: dict[str, Path]) -> None:
     _, out, _ = floatlens("claims", runs["mdm"])
-    assert "(n=8), claimed above" in " ".join(out.split())
+    assert "(n=20), claimed above" in " ".join(out.split())
     assert "nan" not in out
 
 
@@ -113,7 +114,7 @@ def test_every_figure_in_every_format_unless_asked_otherwise(floatlens: Run, tmp
     code, _, err = floatlens("figures", tmp_path)
     assert code == 0
     kinds = ["summary", "drift", "absorption", "qk", "token_classes", "retrieval_heads", "gold_lift", "extremes"]
-    kinds += ["rollout-moving-mdm", "anchors-moving-mdm-layer0"]
+    kinds += ["rollout-moving-mdm", "anchors-moving-mdm-layer0", "sinks", "sink_kinds", "order", "lens"]
     expected = {f"{kind}.{form}" for kind in kinds for form in ("pdf", "svg", "png")}
     assert {path.name for path in (tmp_path / "figures").iterdir()} == expected
     assert f"{len(expected)} files in" in err
@@ -132,7 +133,8 @@ def test_a_rule_changes_the_anchors(floatlens: Run, runs: dict[str, Path], tmp_p
     for rule in ("zscore(3)", "topk(30)"):
         assert floatlens("figures", runs["mdm"], *wanted, "--rule", rule)[0] == 0
         table = pd.read_csv(tmp_path / "tables" / "drift.csv")
-        found[rule] = table[table.variable == "jaccard"]["mean"].tolist()
+        own = table[(table.variable == "jaccard") & (table["queries"] == "all") & (table.model == "moving-mdm")]
+        found[rule] = own["mean"].tolist()
     assert found == {"zscore(3)": [0.0], "topk(30)": [1.0]}
 
 

@@ -35,7 +35,7 @@ def test_help_imports_nothing_heavy() -> None:
         "heavy = {'torch', 'transformers', 'numpy', 'xarray', 'zarr', 'yaml'} & set(sys.modules);"
         "sys.exit(f'{code} {heavy}' if code or heavy else 0)"
     )
-    for arguments in (["--help"], ["trace", "--help"], ["--version"]):
+    for arguments in (["--help"], ["trace", "--help"], ["intervene", "--help"], ["--version"]):
         done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 

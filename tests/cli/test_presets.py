@@ -20,7 +20,7 @@ COMMON = ("scale:qwen", "--data", "scale:rag:documents=2", "--limit", "2", *QUIC
 PRESETS = {
     "qa": (("qa", *COMMON), 4),
     "stress": (("stress", *COMMON, "--test", "noise:ratios=0,0.4"), 6),
-    "intervene": (("intervene", *COMMON, "--edit", "drop_anchors:k=1", "--traces", "0"), 6),
+    "intervene": (("intervene", *COMMON, "--edit", "drop_anchors:k=1", "--traces", "0"), 8),
     "trace": (("trace", *COMMON, "--probes", "received"), 2),
 }
 
@@ -179,15 +179,15 @@ def test_intervene_writes_effects_and_figures(floatlens: Run, tmp_path: Path) ->
     )
     code, shown, err = floatlens(*command)
     assert code == 0, err
-    assert "freeze_layers layers=0-3 (random)" in " ".join(shown.split())
+    assert "freeze_layers layers=0-3 (count control)" in " ".join(shown.split())
     effects = pd.read_csv(out / "tables" / "effects.csv")
     assert set(effects["metric"]) == {"accuracy", "f1", "kl"}
     assert set(effects["n"]) == {3}
     found = pd.read_csv(out / "tables" / "measured.csv")
     shares = {f"{name}{than}" for name in ("first position", "strongest key") for than in ("", ", above uniform")}
-    assert {"overlap", "speed", "moved", *shares} == set(found["quantity"])
+    assert {"overlap", "speed", "moved", "unmatched", *shares} == set(found["quantity"])
     places = pd.read_csv(out / "tables" / "moved.csv")
-    frozen = places[(places["edit"] == "freeze_layers") & ~places["control"]]
+    frozen = places[(places["edit"] == "freeze_layers") & places["control"].isna()]
     assert set(frozen["layer"]) == {0, 1, 2, 3}
     assert (frozen["mass"] > 0).all()
     moved = found[(found["quantity"] == "moved") & (found["edit"] == "freeze_layers")]

@@ -34,21 +34,26 @@ def test_from_a_plan_to_a_report_and_on(floatlens: Run, study: Path, tmp_path: P
     out = tmp_path / "run"
     code, shown, err = floatlens("run", study, "--out", out, "--dry-run")
     assert (code, out.exists()) == (0, False), err
-    assert "drop_anchors k=1, and its random control" in shown
-    assert "13 items to do" in shown
+    assert "drop_anchors k=1, and 2 random controls" in shown
+    assert "16 items to do" in shown
     code, shown, err = floatlens("run", study, "--out", out, "--workers", "1")
     assert code == 0, err
     for words in ("Answers", "Edits", "Attention"):
         assert words in shown
-    assert "13 of 13 items" in err
+    assert "16 of 16 items" in err
     assert f"report: {out / 'report.html'}" in err
+    assert "skipped" not in err  # nothing is said of analyses that the study did not choose
     assert any(line.startswith("floatlens: does attention float? ") for line in err.splitlines()[-4:]), err
     records = (out / "records.jsonl").read_bytes()
     code, shown, err = floatlens("run", study, "--out", out)
-    assert (code, "finished: 13 items on record" in shown) == (0, True)
+    assert (code, "finished: 16 items on record" in shown) == (0, True)
     assert (out / "records.jsonl").read_bytes() == records
-    code, shown, _ = floatlens("claims", out)
+    code, shown, err = floatlens("claims", out)
     assert code == 0
+    lines = [line for line in err.splitlines() if "skipped" in line]
+    assert len(lines) == 1, err
+    assert "retrieval-deep" in lines[0]
+    assert "the study left out analyses they need (qk, token_classes, retrieval_heads, " in lines[0]
     assert "removing its anchors" in " ".join(shown.split())  # of the answers
     assert "the anchors of a" in " ".join(shown.split())  # of the traces
     (out / "figures" / "edits-accuracy.png").unlink()
@@ -73,7 +78,7 @@ def test_ctrl_c_says_how_to_continue(
     code, _, err = floatlens("run", study, "--out", out, "--workers", "1")
     assert code == 130
     assert "finishing the items under way" in err
-    assert "stopped with 1 of 13 items on record" in err
+    assert "stopped with 1 of 16 items on record" in err
     assert f"to continue: floatlens run {study} --out {out} --workers 1" in err
 
 
@@ -98,7 +103,9 @@ def test_the_schema_is_printed(floatlens: Run) -> None:
 def test_the_demo_shows_its_plan_and_itself(floatlens: Run, tmp_path: Path) -> None:
     code, shown, err = floatlens("demo", "--dry-run", "--out", tmp_path / "demo")
     assert code == 0, err
-    assert "traces, gold document at 0, 4, 9" in shown
+    assert "traces, gold document at 0, 9" in shown
+    assert "traces, gold document at 4" in shown
+    assert "4 controls" in shown
     assert "by a rule of thumb" in shown
     code, shown, _ = floatlens("demo", "--show")
     assert yaml.safe_load(shown)["name"] == "demo"

@@ -14,7 +14,7 @@ from floatlens.cli.tables import INTERVAL, Row, by_model, in_blocks, interval, n
 
 NAN = float("nan")
 MODELS = ["scale:llama", "scale:qwen", "scale:llada", "scale:dream"]
-LABELS = ["anchor strength (× uniform)", "anchor stability (Jaccard, step to step)", "drop_anchors k=1 (random)"]
+LABELS = ["anchor strength (× uniform)", "anchor stability (Jaccard, step to step)", "drop_anchors k=1 (mass control)"]
 
 
 def drawn(shown: RenderableType, width: int) -> list[str]:
@@ -118,5 +118,9 @@ def test_a_demo_like_summary_fits_80_columns(
         found = [part.index(model) for model in MODELS]
         assert found == sorted(found), title  # in the order of the study
     plain = " ".join(shown.split())
-    for label in ("noise · scale:rag:documents=2", "unedited · scale:rag:documents=2", "drop_anchors k=1 (random)"):
+    for label in (
+        "noise · scale:rag:documents=2",
+        "unedited · scale:rag:documents=2",
+        "drop_anchors k=1 (mass control)",
+    ):
         assert all(word in plain for word in label.split()), label

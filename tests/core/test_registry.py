@@ -78,8 +78,19 @@ def test_a_broken_plug_in_is_one_line_that_names_it(site: Path, source: str, sai
     with pytest.raises(FloatlensError) as caught:
         things["broken"]
     message = str(caught.value)
-    assert message.startswith(f'the thing "broken" of the package {name} cannot be imported ({said}')
+    assert message.startswith(f'the thing "broken" of the package {name} ({name}:Thing) cannot be imported: {said}')
     assert "\n" not in message
+    things.check_foreign(object, ["path", "other"])  # neither is of that package
+    with pytest.raises(FloatlensError, match=f'the thing "broken" of the package {name} .* cannot be imported'):
+        things.check_foreign(object)
+
+
+def test_an_entry_of_another_type_is_refused_when_it_is_checked(site: Path) -> None:
+    install(site, "tested_typed", {"three": "tested_typed:N"}, "N = 3\n")
+    made().check_foreign(int)
+    line = r'^the thing "three" of the package tested_typed \(tested_typed:N\) has the type int; it must be a str'
+    with pytest.raises(FloatlensError, match=line):
+        made().check_foreign(str)
 
 
 def test_an_unknown_name_suggests_a_close_one() -> None:

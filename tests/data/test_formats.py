@@ -14,7 +14,7 @@ from floatlens.data import Example, mark_gold, read_examples
 from floatlens.data.formats import FORMATS
 
 FIXTURES = Path(__file__).parent / "fixtures"
-FILES = {name: next(FIXTURES.glob(f"{name}.json*")) for name in FORMATS}
+FILES = {name: next(path for path in FIXTURES.iterdir() if path.stem == name) for name in FORMATS}
 
 
 def read(name: str) -> list[Example]:
@@ -35,7 +35,7 @@ def complaint(folder: Path, *records: Any, **options: Any) -> str:
 
 @pytest.mark.parametrize("name", FILES)
 def test_named_detected_and_gzipped_give_the_same(name: str, tmp_path: Path) -> None:
-    packed = tmp_path / "x.gz"
+    packed = tmp_path / f"{FILES[name].name}.gz"  # plain text is known by its name
     packed.write_bytes(gzip.compress(FILES[name].read_bytes()))
     assert read(name) == list(read_examples(FILES[name], format=name)) == list(read_examples(packed))
 
@@ -110,7 +110,8 @@ def test_rgb() -> None:
     ]
     assert one.meta == {"gold_by": "positive"}
     assert altered.answers == ["the Vey"]
-    assert altered.meta["positive_wrong"] == ["Tolm lies on the Oun."]
+    assert altered.meta["wrong_documents"] == ["Tolm lies on the Oun."]
+    assert altered.meta["wrong_answers"] == ["the Oun"]
 
 
 def test_rgb_answers_in_parts_must_name_every_part() -> None:
@@ -175,8 +176,21 @@ def test_what_only_one_format_can_get_wrong(tmp_path: Path, record: Any, message
 
 def test_records_that_no_format_knows(tmp_path: Path) -> None:
     message = complaint(tmp_path, {"query": "Who?", "response": "Ann"})
-    assert message.startswith("x.jsonl:1: no known format has just the fields query, response; known by their fields:")
-    assert "psg (passage)" in message
+    assert message.startswith("x.jsonl:1: no known format has just the fields query, response; nearest is ")
+    message = complaint(tmp_path, {"question_id": 3, "turn": ["Who?"]})
+    assert 'nearest is mtbench (MT-bench), which needs "turns"' in message
+    message = complaint(tmp_path, {"QUESTION": "Is it?", "CONTEXT": ["It is."]})
+    assert 'nearest is pubmedqa (PubMedQA), which needs "CONTEXTS"' in message
+    message = complaint(tmp_path, {"paragraphs": ["t"]})
+    assert 'nearest is squad (SQuAD), but "paragraphs" has another content there' in message
+
+
+def test_records_that_two_formats_know(tmp_path: Path) -> None:
+    message = complaint(tmp_path, {"question": "Who?", "ctxs": [], "golden_answers": ["Ann"]})
+    assert message == (
+        'x.jsonl:1: it fits two formats, litm (ctxs) and flashrag, which differ first in "golden_answers"; '
+        "name one of them as the format"
+    )
 
 
 def test_a_first_record_of_no_format_does_not_settle_it(tmp_path: Path) -> None:

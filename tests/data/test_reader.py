@@ -134,7 +134,7 @@ def test_limit_stops_reading(tmp_path: Path) -> None:
         ({"question": "Who?", "answers": "Ann"}, "answers: expected a list, found a text"),
         ({"question": "Who?", "answers": ["Ann", ""]}, "answers[1] is empty"),
         ({"question": "Who?", "answers": [["Ann"]]}, "answers[0]: expected a text, found a list"),
-        ({"question": "Who?", "answer": ["Ann"]}, 'unknown field "answer"; did you mean "answers"?'),
+        ({"question": "Who?", "answer": ["Ann"], "documents": []}, 'unknown field "answer"; did you mean "answers"?'),
         ({"question": "Who?", "meta": 3}, "meta: expected an object, found a number"),
         ({"id": "", "question": "Who?"}, "id is empty"),
         ({"id": True, "question": "Who?"}, "id: expected a text, found true or false"),

@@ -10,7 +10,16 @@ import pytest
 
 from floatlens import Edit, Select
 from floatlens.core.errors import FloatlensError
-from floatlens.edits import AblateHeads, DropAnchors, DropRandom, FreezeLayers, PinAnchors, SinkToken, SwapAnchors
+from floatlens.edits import (
+    AblateHeads,
+    DropAnchors,
+    DropMass,
+    DropRandom,
+    FreezeLayers,
+    PinAnchors,
+    SinkToken,
+    SwapAnchors,
+)
 
 slow = pytest.mark.slow
 """Most of what follows; what every commit has to keep (strength 0, the cache, and what edits declare) is not."""
@@ -26,9 +35,16 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "drop": lambda **how: DropAnchors(k=2, **how),
     "drop unedited": lambda **how: DropAnchors(k=2, of="unedited", **how),
     "drop zscore": lambda **how: DropAnchors(rule="zscore(1.5)", **how),
+    "drop answer": lambda **how: DropAnchors(k=2, rows="answer", **how),
+    "drop last": lambda **how: DropAnchors(k=1, rows="last", **how),
     "drop random": lambda **how: DropRandom(k=2, seed=1, **how),
+    "drop mass": lambda **how: DropMass(k=1, seed=1, **how),
+    "drop mass unedited": lambda **how: DropMass(k=2, seed=1, of="unedited", **how),
+    "drop mass answer": lambda **how: DropMass(k=1, seed=1, rows="answer", **how),
     "pin step0": lambda **how: PinAnchors(k=1, **how),
     "pin bos": lambda **how: PinAnchors("bos", k=2, **how),
+    "pin answer": lambda **how: PinAnchors(k=1, rows="answer", **how),
+    "pin last bos": lambda **how: PinAnchors("bos", k=2, rows="last", **how),
     "swap": lambda **how: SwapAnchors(k=1, seed=1, **how),
     "swap bos": lambda **how: SwapAnchors("bos", k=2, seed=1, **how),
     "sink": lambda **how: SinkToken(44, **how),
@@ -145,7 +161,9 @@ def test_a_batch_changes_nothing(make: Callable[..., Any], decoded: Any, tiny_mo
 
 
 @slow
-@pytest.mark.parametrize("name", ["drop random", "pin step0", "swap bos", "mean", "freeze random"])
+@pytest.mark.parametrize(
+    "name", ["drop random", "drop mass answer", "pin answer", "pin step0", "swap bos", "mean", "freeze random"]
+)
 def test_padding_on_the_right(name: str, decoded: Any, tiny_model: Any) -> None:
     check_batch(tiny_model("llada"), MAKERS[name], decoded, "right", steps=3, gen_length=3)
     check_batch(tiny_model("llama"), MAKERS[name], decoded, "right", gen_length=3)
@@ -257,7 +275,7 @@ def test_every_edit_says_what_it_needs_and_what_its_control_is(make: Callable[..
         assert control.given["seed"] == 7
 
 
-@pytest.mark.parametrize("kind", ["drop random", "swap", "freeze random"])
+@pytest.mark.parametrize("kind", ["drop random", "drop mass", "swap", "freeze random"])
 def test_a_seed_is_a_whole_number_from_0(kind: str) -> None:
     """Said when the edit is made, not by the first draw in the middle of a run."""
     made = MAKERS[kind]()

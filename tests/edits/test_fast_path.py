@@ -15,7 +15,7 @@ from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer
 from floatlens.attention.softmax import Workspace
 from floatlens.decoding import decode_steps
-from floatlens.edits import AblateHeads, DropAnchors, FreezeLayers, PinAnchors, SinkToken, SwapAnchors
+from floatlens.edits import AblateHeads, DropAnchors, DropMass, FreezeLayers, PinAnchors, SinkToken, SwapAnchors
 from floatlens.edits.rules import indices, largest
 from floatlens.probes import Matrix
 from shared.capture import capture
@@ -43,13 +43,18 @@ MAKERS: dict[str, Callable[[], list[Any]]] = {
     "pin": lambda: [PinAnchors(k=2)],
     "pin bos": lambda: [PinAnchors("bos", k=1)],
     "pin zscore": lambda: [PinAnchors("bos", rule="zscore(1)", strength=0.7)],
+    "pin answer": lambda: [PinAnchors(k=2, rows="answer")],
+    "pin last bos": lambda: [PinAnchors("bos", k=1, rows="last", strength=0.7)],
     "swap": lambda: [SwapAnchors(k=1, seed=1)],
+    "swap answer": lambda: [SwapAnchors(k=1, seed=1, rows="answer")],
     "zero": lambda: [AblateHeads(HEADS)],
     "half": lambda: [AblateHeads(HEADS, strength=0.5)],
     "mean": lambda: [AblateHeads(HEADS, mode="mean")],
     "uniform": lambda: [AblateHeads(HEADS, mode="uniform", select=Select(steps=[1]))],
     "freeze": lambda: [FreezeLayers([0, 2], structural)],
     "drop and pin": lambda: [DropAnchors(k=2), PinAnchors("bos", k=1)],
+    "pin and drop mass": lambda: [PinAnchors("bos", k=1), DropMass(k=1, seed=1)],
+    "drop answer and pin": lambda: [DropAnchors(k=2, rows="answer"), PinAnchors("bos", k=1)],
     "pin and zero": lambda: [PinAnchors("bos", k=1), AblateHeads(HEADS), AblateHeads(HEADS, mode="uniform")],
     "sink and pin": lambda: [PinAnchors("bos", k=1), SinkToken(logit=1.0)],
 }

@@ -55,7 +55,7 @@ def test_one_file_adds_an_edit(package: Path, tiny_model: Callable[[str], Langua
     assert [spec.label for spec in specs] == ["sharpen factor=1 on=0-1 steps=1", "sharpen factor=3 on=0-1 steps=1"]
     assert [spec.settings[0][1] for spec in specs] == [1.0, 3.0]
     assert parse_edit("sharpen")[0].settings == (("factor", 2.0),)
-    assert (specs[0].has_control, specs[0].waits_for_traces, specs[0].earliest_step) == (False, False, 1)
+    assert (specs[0].controls, specs[0].waits_for_traces, specs[0].earliest_step) == ((), False, 1)
     specs[1].check(look("scale:qwen"), "--edit")
     with pytest.raises(FloatlensError, match=r"--edit sharpen on=0-12 factor=2: layer 8 is outside 0\.\.7"):
         parse_edit("sharpen:on=0-12")[0].check(look("scale:qwen"), "--edit")
@@ -75,4 +75,5 @@ def test_settings_and_words_of_every_edit() -> None:
         assert edit.title, name
         assert edit.about, name
         assert all(setting.about for setting in edit.settings), name
-        assert not edit.has_control or parse_edit(name)[0].build().control() is not None, name
+        for kind in edit.controls:
+            assert parse_edit(name)[0].build().control(0, kind) is not None, (name, kind)

@@ -25,7 +25,9 @@ def test_as_the_analyses_find_them(rule: str, ties: bool) -> None:
     found = AnchorRule.read("x", None, rule).find("x", torch.from_numpy(share), torch.from_numpy(present)).numpy()
     there = np.broadcast_to(present[:, None], share.shape)
     value = share.astype(np.float64)
-    columns = Columns(value, value, there, there.astype(float), np.ones(share.shape[:2]))
+    columns = Columns(
+        value, value, there / there.sum(-1, keepdims=True), there, there.astype(float), np.ones(share.shape[:2])
+    )
     assert np.array_equal(found, find_anchors(as_rule(rule), columns))
     assert not found[~there].any()
     assert str(AnchorRule.read("x", None, rule)) == str(as_rule(rule))

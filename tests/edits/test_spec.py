@@ -38,7 +38,7 @@ def test_an_edit_is_written_by_name_and_doses(text: str, labels: list[str]) -> N
     ("text", "message"),
     [
         ("drop_anchor", 'no edit "drop_anchor"; did you mean "drop_anchors"'),
-        ("drop_anchors:q=1", 'drop_anchors has no setting "q"; its settings: of, k, rule, strength, steps, on'),
+        ("drop_anchors:q=1", 'drop_anchors has no setting "q"; its settings: of, k, rule, rows, strength, steps, on'),
         ("drop_anchors:k=1:k=5", "k is given twice; write k=A,B for several doses"),
         ("drop_anchors:k", "k has no value; write k="),
         ("drop_anchors:k=[1", 'k wants a whole number, got "[1"'),
@@ -59,11 +59,12 @@ def test_mistakes_are_named(text: str, message: str) -> None:
 
 
 def test_a_control_is_of_the_same_size_elsewhere() -> None:
-    spec = parse_edit("drop_anchors:k=3")[0].with_control(1)
-    assert spec.label == "drop_anchors k=3 (random)"
-    assert isinstance(spec.build(), fl.edits.DropRandom)
-    with pytest.raises(FloatlensError, match="has no random control"):
-        parse_edit("sink_token:logit=1")[0].with_control(0).build()
+    spec = parse_edit("drop_anchors:k=3")[0].with_control(1, "mass")
+    assert spec.label == "drop_anchors k=3 (mass control)"
+    assert isinstance(spec.build(), fl.edits.DropMass)
+    assert isinstance(parse_edit("drop_anchors:k=3")[0].with_control(1, "count").build(), fl.edits.DropRandom)
+    with pytest.raises(FloatlensError, match="has no such control"):
+        parse_edit("sink_token:logit=1")[0].with_control(0, "count").build()
 
 
 @pytest.mark.parametrize(

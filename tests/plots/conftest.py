@@ -16,6 +16,11 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from floatlens.analysis import ANALYSES, Group, Result, analyse
+from floatlens.analysis.drift import QUERIES
+from floatlens.analysis.lens import BEFORE
+from floatlens.analysis.motion import LAGS
+from floatlens.analysis.order import TOKENS
+from floatlens.analysis.sinks import KINDS
 from floatlens.prompts.words import CLASSES
 from floatlens.traces import Trace
 
@@ -23,27 +28,32 @@ REGIONS = ("bos", "question", "doc1", "doc2", "doc3", "answer", "template")
 VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "absorption": dict.fromkeys(("absorbed", "uniform", "excess", "anchors"), ("view", "layer")),
     "drift": {
-        f"{name}_by_layer": ("layer",)
-        for name in (
-            "slope",
-            "jaccard",
-            "lifetime",
-            "lifetime_share",
-            "distinct",
-            "entropy",
-            "wasserstein",
-            "frontier",
-            "depth_jaccard",
-        )
+        "lag_jaccard": ("queries", "lag"),
+        **{
+            f"{name}_by_layer": ("queries", "layer")
+            for name in ("jaccard", "quarter_jaccard", "strongest", "effective_anchors", "speed", "entropy")
+        },
     },
     "extremes": dict.fromkeys(("value_ratio", "residual_ratio", "dormant"), ("layer",)),
     "flow": {
-        "attention": ("from_region", "region"),
-        "rollout": ("from_region", "region"),
-        "lift_over_uniform": (),
+        "region_attention": ("from_region", "region"),
+        "region_rollout": ("from_region", "region"),
+        "direct_log_lift": (),
+        "rollout_log_lift": (),
         "lift_by_layer": ("layer",),
-        "lift_by_step": ("moment",),
     },
+    "sinks": {
+        "rate": ("kind", "layer", "head"),
+        "sink_heads": ("kind",),
+        **dict.fromkeys(("follows_position", "follows_token", "moved_sinks"), ()),
+        **dict.fromkeys(("position_beyond_chance", "token_beyond_chance"), ()),
+    },
+    "order": {
+        **dict.fromkeys(("position_tau", "confidence_tau", "first_confidence_tau"), ("tokens",)),
+        "tokens_per_step": (),
+        "commits": ("moment", "place"),
+    },
+    "lens": {**dict.fromkeys(("first", "rank", "logp"), ("layer", "before")), "depth": ("before",), "settled": ()},
     "qk": dict.fromkeys(("dot", "norm_part", "angle_part", "cos", "key_norm"), ("layer", "head")),
     "retrieval_heads": dict.fromkeys(("copy", "copy_code", "focus", "mass", "qr"), ("layer", "head")),
     "token_classes": {
@@ -53,10 +63,14 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 SETTINGS: dict[str, dict[str, Any]] = {
-    **{name: {"rule": "zscore", "group": "all"} for name in ("drift", "qk", "token_classes")},
+    **{name: {"rule": "robust", "group": "all"} for name in ("qk", "token_classes")},
+    "drift": {"rule": "robust"},
     "absorption": {"rule": "top1", "group": "all"},
-    "extremes": {"rule": "zscore", "group": "all", "dormant_above": 0.5},
+    "extremes": {"rule": "robust", "group": "all", "dormant_above": 0.5},
     "flow": {},
+    "sinks": {"above": 0.3, "group": "all"},
+    "order": {},
+    "lens": {"tokens": "text"},
     "retrieval_heads": {"score": "all"},
 }
 TWO = {"scale:llada": "mdm", "scale:qwen": "arm"}
@@ -90,17 +104,23 @@ def _conditions(analysis: str, model: str) -> list[dict[str, Any]]:
 def _samples(analysis: str, random: np.random.Generator, n: int, layers: int) -> xr.Dataset:
     coords: dict[str, Any] = {
         "view": ["fixed", "floating"],
+        "queries": list(QUERIES),
+        "lag": list(LAGS),
         "layer": np.arange(layers),
         "head": np.arange(2),
         "class": list(CLASSES),
         "region": list(REGIONS),
         "from_region": list(REGIONS),
         "moment": np.linspace(0, 1, 10),
+        "place": np.linspace(0, 1, 10),
+        "kind": list(KINDS),
+        "tokens": list(TOKENS),
+        "before": list(BEFORE),
     }
     data = {}
     for name, dims in VARIABLES[analysis].items():
         values = random.uniform(0.1, 0.9, (n, *(len(coords[dim]) for dim in dims)))
-        if name in ("rollout", "attention"):
+        if name.startswith("region_"):
             values /= values.sum(axis=-1, keepdims=True)
         elif dims[:1] == ("class",):
             values /= values.sum(axis=1, keepdims=True)
@@ -125,7 +145,7 @@ def traced(tiny_model: Callable[[str], Any]) -> Callable[..., Trace]:
     def make(name: str, start: int = 5) -> Trace:
         if (name, start) not in made:
             prompt = [start, 9, 12, 33, 21, 40, 41, 42, 7, 8]
-            probes = ["received", "flow", "answer_rows", "qk", "extremes"]
+            probes = ["received", "flow", "answer_rows", "rollout", "qk", "extremes", "lens"]
             given = {} if name == "qwen2" else {"steps": 4}
             made[name, start] = trace(tiny_model(name), prompt_ids=prompt, probes=probes, gen_length=4, **given)
         data = made[name, start].data.copy(deep=True)

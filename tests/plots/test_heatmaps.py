@@ -58,7 +58,7 @@ def test_rollout_frames_gold(result: Callable[..., Result]) -> None:
     panels = _panels(plot_flow(found, "scale:qwen"))
     assert [axes.get_title("left") for axes in panels] == [f"gold at {gold} of 3" for gold in (1, 2, 3)]
     for gold, axes in zip((1, 2, 3), panels, strict=True):
-        assert np.array_equal(_cells(axes), found.group("scale:qwen", gold=gold).estimate("rollout").mean)
+        assert np.array_equal(_cells(axes), found.group("scale:qwen", gold=gold).estimate("region_rollout").mean)
         frames = {patch.get_label(): patch for patch in axes.patches if isinstance(patch, Rectangle)}
         names = [text.get_text() for text in axes.get_xticklabels()]
         at = names.index(f"doc{gold}")

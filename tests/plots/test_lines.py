@@ -68,22 +68,37 @@ def test_kinds_of_models_are_told_apart_without_colour(result: Callable[..., Res
 @pytest.mark.parametrize(
     ("plot", "analysis", "variables"),
     [
-        (plot_extremes, "extremes", ("value_ratio", "residual_ratio", "dormant")),
+        (plot_extremes, "extremes", [("value_ratio", ...), ("residual_ratio", ...), ("dormant", ...)]),
         (
             plot_drift,
             "drift",
-            ("jaccard_by_layer", "slope_by_layer", "lifetime_share_by_layer", "entropy_by_layer"),
+            [*(("lag_jaccard", at) for at in range(3))]
+            + [(f"{name}_by_layer", 1) for name in ("strongest", "effective_anchors", "speed")],
         ),
     ],
 )
-def test_a_panel_per_variable(plot: Any, analysis: str, variables: tuple[str, ...], result: Any) -> None:
+def test_a_panel_per_variable(plot: Any, analysis: str, variables: list[tuple[str, Any]], result: Any) -> None:
     found = result(analysis)
     figure = plot(found)
-    for axes, variable in zip(figure.axes, variables, strict=True):
+    for axes, (variable, at) in zip(figure.axes, variables, strict=True):
         for group in found:
-            line = _line(axes, group.model)
-            assert np.array_equal(line.get_ydata(), group.estimate(variable).mean)
+            if variable == "speed_by_layer" and group.facts["kind"] == "arm":
+                assert group.model not in [line.get_label() for line in axes.lines]
+                continue
+            line, expected = _line(axes, group.model), group.estimate(variable).mean[at]
+            if variable == "lag_jaccard":
+                expected = expected[np.isfinite(expected)]
+            assert np.array_equal(line.get_ydata(), expected)
         assert axes.get_ylabel()
+
+
+def test_drift_says_where_a_query_group_has_no_anchors(result: Callable[..., Result]) -> None:
+    found = result("drift")
+    for group in found:
+        group.samples["lag_jaccard"][:, 2] = np.nan
+    figure = plot_drift(found)
+    assert [text.get_text() for text in figure.axes[2].texts] == ["no anchors, or no masked rows"]
+    assert [len(axes.texts) for axes in figure.axes[:2]] == [0, 0]
 
 
 def test_qk_profile_averages_heads_within_samples(result: Callable[..., Result]) -> None:
@@ -99,36 +114,36 @@ def test_qk_profile_averages_heads_within_samples(result: Callable[..., Result])
 
 
 def test_gold_lift_by_place_with_bars_and_one_dashed(result: Callable[..., Result]) -> None:
+    """Attention and rollout side by side; the drawn mean is that of the logarithms, as in the claims."""
     found = result("flow")
     figure = plot_gold_lift(found)
-    (axes,) = figure.axes
-    assert len(axes.containers) == 2
-    for model, bars in zip(found.models, axes.containers, strict=True):
-        groups = [found.group(model, gold=gold) for gold in (1, 2, 3)]
-        line = bars[0]
-        assert np.allclose(line.get_ydata(), [float(g.estimate("lift_over_uniform").mean) for g in groups])
-        assert np.allclose(line.get_xdata(), (1, 2, 3), atol=0.1)
-        ends = np.array(bars[2][0].get_segments())[:, :, 1]
-        assert np.allclose(ends[:, 0], [float(g.estimate("lift_over_uniform").low) for g in groups])
-        assert np.allclose(ends[:, 1], [float(g.estimate("lift_over_uniform").high) for g in groups])
-    one = [line for line in axes.lines if np.array_equal(line.get_ydata(), [1, 1])]
-    assert len(one) == 1
-    assert one[0].get_linestyle() != "-"
-
-
-def test_gold_lift_of_nothing_is_on_a_linear_axis(result: Callable[..., Result]) -> None:
-    found = result("flow")
-    found.groups[0].samples["lift_over_uniform"][:] = 0.0
-    found.groups[0]._made.clear()
-    assert plot_gold_lift(found).axes[0].get_yscale() == "linear"
-    assert plot_gold_lift(result("flow")).axes[0].get_yscale() == "log"
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["Attention", "Rollout over tokens"]
+    for axes, how in zip(figure.axes, ("direct", "rollout"), strict=True):
+        assert len(axes.containers) == 2
+        for model, bars in zip(found.models, axes.containers, strict=True):
+            groups = [found.group(model, gold=gold) for gold in (1, 2, 3)]
+            expected = [estimate(group.values(f"{how}_log_lift")) for group in groups]
+            line = bars[0]
+            assert np.allclose(line.get_ydata(), [np.exp(one.mean) for one in expected])
+            assert np.allclose(line.get_xdata(), (1, 2, 3), atol=0.1)
+            ends = np.array(bars[2][0].get_segments())[:, :, 1]
+            assert np.allclose(ends[:, 0], [np.exp(one.low) for one in expected])
+            assert np.allclose(ends[:, 1], [np.exp(one.high) for one in expected])
+        one = [line for line in axes.lines if np.array_equal(line.get_ydata(), [1, 1])]
+        assert len(one) == 1
+        assert one[0].get_linestyle() != "-"
+        assert axes.get_yscale() == "log"
 
 
 def test_summary_has_four_panels(every_result: Callable[..., dict[str, Result]]) -> None:
     found = every_result()
     figure = plot_summary(found)
     assert len(figure.axes) == 4
-    expected = (("drift", "jaccard_by_layer", ...), ("absorption", "excess", 1), ("token_classes", "lexical", ...))
+    expected = (
+        ("drift", "quarter_jaccard_by_layer", 1),
+        ("absorption", "excess", 1),
+        ("token_classes", "lexical", ...),
+    )
     for axes, (analysis, variable, at) in zip(figure.axes, expected, strict=False):
         group = found[analysis].groups[0]
         assert np.array_equal(_line(axes, group.model).get_ydata(), group.estimate(variable).mean[at])

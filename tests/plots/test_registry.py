@@ -26,7 +26,8 @@ CASES: dict[str, dict[str, Any]] = {
     "nothing defined at all": {"models": ONE, "undefined": True},
 }
 OF_RESULTS = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(ANALYSES)]
-ELSEWHERE = {name: f"no result of {name}" for name in ("anchors", "qk_maps", "gains", "stress", "edits")}
+NEW = ("sinks", "sink_kinds", "order", "lens")
+ELSEWHERE = {name: f"no result of {name}" for name in ("anchors", "qk_maps", "gains", "stress", "edits", "patching")}
 
 
 def _assert_readable(figure: Any) -> None:
@@ -81,7 +82,7 @@ def test_what_is_absent_is_skipped_with_a_reason(every_result: Callable[..., dic
         "rollout": "no result of flow",
         "gold_lift": "no result of flow",
     }
-    assert set(described.figures) == {"drift", "qk", "token_classes", "retrieval_heads", "extremes"}
+    assert set(described.figures) == {"drift", "qk", "token_classes", "retrieval_heads", "extremes", *NEW}
 
 
 def test_names_are_fit_for_files(every_result: Callable[..., dict[str, Result]]) -> None:

@@ -65,7 +65,7 @@ def test_small_print_names_rule_queries_and_n(result: Any) -> None:
     assert "n = 5 questions per model" in note(found)
     assert "95 %" in note(found)
     assert "no interval" in note(result("absorption", n=1))
-    assert "zscore(ε=3)" in note(result("drift"))
+    assert "robust(ε=3.5)" in note(result("drift"))
     masked = Result("drift", {"rule": "gu", "group": "masked"}, found.groups)
     assert "masked queries" in note(masked)
     assert "gu(ε=0.3)" in note(masked)

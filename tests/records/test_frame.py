@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 
-from floatlens.records import CLOSED, RAG, Condition, Edited, Record, Stressed, answers_frame
-from floatlens.records.frame import COLUMNS
+from floatlens.records import CLOSED, RAG, Condition, Edited, Record, Stressed, answers_frame, patching_frame
+from floatlens.records.frame import COLUMNS, PATCHING_COLUMNS
+from shared.patched import LAYERS, effect, patch_record
 
 MODELS = {"b": {"kind": "mdm"}, "a": {"kind": "arm"}}
 
 
 def drop(k: int, control: bool = False) -> Edited:
-    return Edited(name="drop_anchors", settings={"k": k}, **({"control": "random", "seed": 0} if control else {}))
+    return Edited(name="drop_anchors", settings={"k": k}, **({"control": "mass", "seed": 0} if control else {}))
 
 
 ORDERED: list[Condition] = [
@@ -48,3 +49,15 @@ def test_failures_and_traces_are_no_answers() -> None:
     frame = answers_frame(records, MODELS)
     assert frame.empty
     assert tuple(frame.columns) == COLUMNS
+
+
+def test_a_row_for_each_patched_layer() -> None:
+    records = [patch_record("a", 1), patch_record("b", 1, defined=False), patch_record("b", 0), record("b", RAG, 0)]
+    frame = patching_frame(records, MODELS)
+    assert tuple(frame.columns) == PATCHING_COLUMNS
+    assert len(frame) == 3 * 2 * 2 * len(LAYERS)
+    assert list(dict.fromkeys(zip(frame["model"], frame["id"], strict=True))) == [("b", "q0"), ("b", "q1"), ("a", "q1")]
+    one = frame[(frame["model"] == "a") & (frame["what"] == "residual") & (frame["patched"] == "control")]
+    assert one["effect"].tolist() == [effect("residual", "control", layer, 1) for layer in LAYERS]
+    assert frame[frame["id"] == "q1"].groupby("model")["effect"].count().to_dict() == {"a": 12, "b": 0}
+    assert answers_frame(records, MODELS)["id"].tolist() == ["q0"]

@@ -9,8 +9,19 @@ from typing import Any
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.records import RAG, Edited, Record, Stressed, has_answers, open_answers, read_manifest, read_records
+from floatlens.records import (
+    RAG,
+    Edited,
+    Patched,
+    Record,
+    Stressed,
+    has_answers,
+    open_answers,
+    read_manifest,
+    read_records,
+)
 from floatlens.records.store import append_records, write_records
+from shared.patched import patch_record
 
 
 def record(index: int, **more: Any) -> Record:
@@ -33,14 +44,15 @@ def test_conditions_come_back_as_they_were(tmp_path: Path) -> None:
     conditions = [
         RAG,
         Stressed(test="noise", series="noise", x=0.4, point="2"),
-        Edited(name="ablate_heads", settings={"heads": [(5, 3), (7, 0)], "mode": "zero"}, control="random", seed=3),
+        Edited(name="ablate_heads", settings={"heads": [(5, 3), (7, 0)], "mode": "zero"}, control="count", seed=3),
+        Patched(what=("residual",), k=3, rows="last", draws=2, seed=1),
     ]
     write_records(tmp_path, [record(0, condition=one) for one in conditions])
     found = read_records(tmp_path)
     assert [one.condition for one in found] == conditions
     assert [one.item for one in found] == [record(0, condition=one).item for one in conditions]
-    assert len({one.condition for one in found} | set(conditions)) == 3
-    assert len({one.item for one in found}) == 3
+    assert len({one.condition for one in found} | set(conditions)) == len(conditions)
+    assert len({one.item for one in found}) == len(conditions)
 
 
 def test_an_item_is_what_it_is_and_not_what_became_of_it() -> None:
@@ -78,7 +90,7 @@ def test_a_broken_line_before_the_last_is_refused_with_its_number(tmp_path: Path
 
 def test_an_old_run_folder_gets_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"kind": "qa", "format": 1}')
-    with pytest.raises(FloatlensError, match="of format 1, and this floatlens reads format 2; run it again into a new"):
+    with pytest.raises(FloatlensError, match="of format 1, and this floatlens reads format 3; run it again into a new"):
         read_manifest(tmp_path)
     (tmp_path / "manifest.json").write_text("[]")
     with pytest.raises(FloatlensError, match="not the manifest of a run"):
@@ -87,10 +99,20 @@ def test_an_old_run_folder_gets_one_clear_line(tmp_path: Path) -> None:
 
 def test_answers_of_a_folder(tmp_path: Path) -> None:
     assert not has_answers(tmp_path)
-    (tmp_path / "manifest.json").write_text('{"format": 2, "models": {"m": {"kind": "mdm"}}}')
+    (tmp_path / "manifest.json").write_text('{"format": 3, "models": {"m": {"kind": "mdm"}}}')
     assert not has_answers(tmp_path)
     write_records(tmp_path, [record(0, accuracy=1.0), record(1, what="trace", file="x")])
     assert has_answers(tmp_path)
     answers, manifest = open_answers(tmp_path)
     assert answers[["model", "model_kind", "kind", "accuracy"]].values.tolist() == [["m", "mdm", "rag", 1.0]]
     assert manifest["models"] == {"m": {"kind": "mdm"}}
+
+
+def test_patched_questions_come_back_as_they_were(tmp_path: Path) -> None:
+    records = [patch_record("m", 0), patch_record("m", 1, defined=False)]
+    write_records(tmp_path, records)
+    assert read_records(tmp_path) == records
+    (tmp_path / "manifest.json").write_text('{"format": 3, "models": {"m": {"kind": "mdm"}}}')
+    assert has_answers(tmp_path)
+    assert open_answers(tmp_path)[0].empty
+    assert all(one.complete(tmp_path) for one in records)

@@ -70,7 +70,7 @@ def test_edits_stand_beside_their_controls(parts: Parts) -> None:
     panels = section(parts, "edits")["figures"][0]["panels"]
     assert [panel["title"] for panel in panels] == ["drop anchors", "pin anchors to=step0", "sink token"]
     for drawn in panels[0]["series"]:
-        more = " (random)" if drawn["role"] == "control" else ""
+        more = f" ({drawn['role']} control)" if drawn["role"] else ""
         expected = [share(drawn["name"], f"drop_anchors k={k}{more}") - share(drawn["name"], "plain") for k in (1, 5)]
         assert [mean / 100 for mean in drawn["mean"]] == pytest.approx(expected)  # in percentage points
     assert "percentage points" in panels[0]["y"]["label"]
@@ -114,7 +114,7 @@ def test_two_runs_of_a_kind_stand_one_after_the_other(tmp_path: Path) -> None:
     runs = [make_answers(tmp_path / name, "qa", said=name) for name in ("one", "two")]
     data = Parts(report_runs(runs, tmp_path / "r.html").path.read_text(encoding="utf-8")).json("report")
     assert [(one["id"], one["run"]) for one in data["sections"]] == [("qa", "one"), ("qa-2", "two")]
-    assert [row["figure"] for row in data["claims"]] == ["gains", "gains-2"]
+    assert [row["figure"] for row in data["claims"]] == ["gains"] * 3 + ["gains-2"] * 3
 
 
 def test_a_run_without_answers_is_left_out_with_the_reason(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 import floatlens as fl
 from floatlens.claims import claims
 from floatlens.report import Made
+from floatlens.runs.reporting import report_runs
 from shared.answering import QUESTIONS, right
 from shared.measures import as_share, share_of
 from shared.reported import make_trace
@@ -42,6 +43,30 @@ def test_no_part_is_wider_than_a_phone(visit: Visit, made: Made) -> None:
     watched.page.locator("#figure-drift").scroll_into_view_if_needed()
     watched.page.wait_for_selector("#figure-drift .chart[data-drawn]")
     assert watched.page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+def test_headline_numbers_of_four_models_need_no_scrolling_on_a_phone(
+    visit: Visit, runs: list[Path], tmp_path: Path
+) -> None:
+    """Each number stands under the name of its model; on a wide screen the columns say whose it is."""
+    refs = ["org/a-diffusion-model-8B", "org/another-diffusion-model-7B", "org/an-autoregressive-model-8B", "org/small"]
+    for ref, run in zip(refs, [*runs, *runs], strict=True):
+        for file in sorted((run / "traces").iterdir()):
+            trace = fl.open_trace(file)
+            renamed = trace.data.assign_attrs(model={**trace.model, "ref": ref})
+            fl.Trace(renamed).save(tmp_path / ref.replace("/", "-") / "traces" / file.name.partition(".")[0])
+    made = report_runs(sorted(tmp_path.iterdir()), tmp_path / "report.html", examples=1)
+    phone, desk = visit(made.path, width=390, height=800).page, visit(made.path).page
+    widths = "[...document.querySelectorAll('#numbers .frame, html')].map(one => one.scrollWidth - one.clientWidth)"
+    assert phone.evaluate(widths) == [0, 0]
+    heads = [text.strip() for text in desk.locator("#headline thead th").all_inner_texts()[1:]]
+    assert sorted(heads) == sorted(ref.partition("/")[2] for ref in refs)
+    names = phone.locator("#headline tbody tr").first.locator("td .whose")
+    assert [text.strip() for text in names.all_inner_texts()] == heads
+    assert names.first.is_visible()
+    assert not desk.locator("#headline td .whose").first.is_visible()
+    numbers = "[...document.querySelectorAll('#headline td strong')].map(one => one.textContent)"
+    assert phone.evaluate(numbers) == desk.evaluate(numbers) != []
 
 
 # -- the report -------------------------------------------------------------------------------------------------------
@@ -139,7 +164,7 @@ def test_every_section_says_what_it_rests_on(both: Watched) -> None:
         said = sections.nth(i).locator(".small-print").all_inner_texts()
         assert said
         assert all("n = " in one for one in said)
-    assert sections.first.locator(".small-print").first.inner_text().startswith("anchors: zscore(ε=3)")
+    assert sections.first.locator(".small-print").first.inner_text().startswith("anchors: robust(ε=3.5)")
 
 
 def test_print_is_light_whole_and_without_controls(both: Watched, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_stress_curves_and_edits_are_drawn_as_they_were_scored(both: Watched) ->
         assert one["y"] == pytest.approx(expected)
     for one in drawn(both, "edits-accuracy"):
         model, _, control = one["name"].partition(", ")
-        names = [f"drop_anchors k={k}{' (random)' if control else ''}" for k in (1, 5)]
+        names = [f"drop_anchors k={k}{f' ({control})' if control else ''}" for k in (1, 5)]
         expected = [100 * (share(model, name) - share(model, "plain")) for name in names]  # percentage points
         assert one["y"] == pytest.approx(expected)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import floatlens as fl
+from floatlens.records.store import FORMAT
 from floatlens.report import Made
 from floatlens.runs.reporting import report_runs
 from floatlens.traces import Trace
@@ -61,7 +62,7 @@ def bad_report(tmp_path_factory: pytest.TempPathFactory) -> Made:
     for sample in range(2):
         hostile(sample, surrogates=False).save(run / f"<img src=x onerror=canary=1> {sample}")
     (run.parent / "manifest.json").write_text(
-        json.dumps({"format": 2, "models": {}, BAD: [BAD, "\ud800", "\x00", "\u2028"]})
+        json.dumps({"format": FORMAT, "models": {}, BAD: [BAD, "\ud800", "\x00", "\u2028"]})
     )
     folder = root / os.fsdecode(b"\xff<img src=x onerror=canary=1>\xe2\x80\xae")  # not UTF-8: a lone surrogate
     models = {NAME: "mdm", FORMULA: "arm"}

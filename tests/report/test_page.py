@@ -20,6 +20,7 @@ import floatlens as fl
 from floatlens.analysis import ANALYSES, Result, Words, analyse
 from floatlens.analysis.headline import headline
 from floatlens.claims import claims
+from floatlens.records.store import FORMAT
 from floatlens.report import Made, bundle
 from floatlens.report.answer_sections import SECTIONS
 from floatlens.report.sections import definition, sections
@@ -108,9 +109,10 @@ def test_figures_show_the_numbers_of_the_tables(results: dict[str, Result]) -> N
     made = {one["id"]: one for one in sections(results)}
     frame = results["drift"].to_frame()
     for drawn in made["drift"]["figures"][0]["panels"][0]["series"]:
-        rows = frame[(frame["variable"] == "jaccard_by_layer") & (frame["model"] == drawn["name"])]
-        assert drawn["mean"] == rows["mean"].tolist()
-        assert drawn["x"] == rows["layer"].astype(int).tolist()
+        rows = frame[(frame["variable"] == "lag_jaccard") & (frame["model"] == drawn["name"])]
+        rows = rows[(rows["queries"] == "all") & rows["mean"].notna()]
+        np.testing.assert_array_equal(drawn["mean"], rows["mean"])
+        assert drawn["x"] == rows["lag"].tolist()
     fixed = made["absorption"]["figures"][0]["panels"][0]["series"]
     assert [one["role"] for one in fixed] == ["", "", "null", "null"]
     heat = made["retrieval_heads"]["figures"][0]["panels"][0]["heat"]
@@ -128,8 +130,8 @@ def test_claims_link_to_figures_that_are_there(parts: Parts) -> None:
 def test_definitions_say_rule_queries_normalisation_and_n(results: dict[str, Result]) -> None:
     found = definition(results["drift"])
     used = dict(found["used"])
-    assert used["anchor rule"].startswith("zscore(ε=3): tokens that receive more than the mean + 3 standard deviations")
-    assert used["queries"] == "all"
+    assert used["anchor rule"].startswith("robust(ε=3.5): tokens whose attention, relative to uniform")
+    assert dict(definition(results["absorption"])["used"])["queries"] == "all"
     assert used["n, moving-mdm"] == "4 questions"
     assert "normalisation" in used
     terms = dict(found["terms"])
@@ -170,7 +172,7 @@ def test_runs_of_one_model_with_other_settings_stand_side_by_side() -> None:
 
 def test_a_run_with_a_manifest_shows_it(runs: list[Path], tmp_path: Path) -> None:
     make_trace("mdm", 0).save(tmp_path / "run" / "traces" / "0")
-    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"format": 2, "models": {}, "seed": 7}))
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"format": FORMAT, "models": {}, "seed": 7}))
     line = {"what": "trace", "model": "m", "data": "d", "condition": {"kind": "rag"}, "index": 0, "id": "q"}
     line["status"] = "done"
     (tmp_path / "run" / "records.jsonl").write_text(json.dumps(line) + "\n")

@@ -34,7 +34,8 @@ STUDY: dict[str, Any] = {
     "traces": {"questions": 2},
     "machine": {"batch": 4},
 }
-ITEMS = 2 * (5 * 4 + 2)
+ITEMS = 2 * (5 * (2 + 3) + 2)
+"""Of each model: 5 questions closed, rag, edited and under two random controls, and 2 traces."""
 
 
 class Fake(Workers):
@@ -113,11 +114,12 @@ def test_a_trace_that_is_gone_is_made_again(plan: Plan, tmp_path: Path) -> None:
 
 def test_ctrl_c_finishes_what_is_under_way(plan: Plan, tmp_path: Path) -> None:
     said: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
     with Stop(lambda: said.append("stopping")).listening() as stop:
         found = go(plan, tmp_path, Fake(interrupt=2), stop)
     assert (len(found), said, stop.asked) == (2, ["stopping"], True)
     assert len(on_disk(tmp_path)) == 2
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_after_ctrl_c_no_task_is_even_made() -> None:
@@ -159,12 +161,12 @@ def test_heads_that_cannot_be_chosen_fail_their_items_and_no_others(
     labels = {"layer": [0, 1], "head": [0, 1]}
     copied = xr.DataArray([[np.nan, 0.5], [np.nan, np.nan]], dims=("layer", "head"), coords=labels)
     scores = {"scale:qwen": copied}
-    monkeypatch.setattr(engine, "_own_scores", lambda run: scores)
+    monkeypatch.setattr(engine, "_own_scores", lambda plan, run: scores)
     found = go(plan, tmp_path, Untraced())
     failed = [one for one in found if one.status == "failed" and one.what == "answer"]
     assert {(one.model, one.condition.label) for one in failed} == {
-        ("scale:llada", f"ablate_heads top={top}{control}") for top in (1, 2) for control in ("", " (random)")
-    } | {("scale:qwen", f"ablate_heads top=2{control}") for control in ("", " (random)")}
+        ("scale:llada", f"ablate_heads top={top}{control}") for top in (1, 2) for control in ("", " (count control)")
+    } | {("scale:qwen", f"ablate_heads top=2{control}") for control in ("", " (count control)")}
     assert len(failed) == 6 * 5
     errors = {one.error for one in failed}
     assert any(
@@ -271,7 +273,7 @@ def test_a_full_disk_loses_nothing_that_is_on_record(
 def test_another_study_is_refused_by_its_first_difference(plan: Plan, tmp_path: Path) -> None:
     go(plan, tmp_path, Fake())
     other = make_plan(read_study({**STUDY, "seeds": {"controls": 1}}))
-    with pytest.raises(FloatlensError, match="made with controls = 0, now it is 1"):
+    with pytest.raises(FloatlensError, match=r"made with controls = \[0\], now it is \[1\]"):
         go(other, tmp_path, Fake())
     free = {"machine": {"batch": 2, "workers": 3}, "output": {"report": False}, "about": "words", "analyses": ["drift"]}
     assert go(make_plan(read_study({**STUDY, **free})), tmp_path, Fake()) == []

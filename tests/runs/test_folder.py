@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.records import RAG, Record
+from floatlens.core.files import write_atomically
+from floatlens.records import RAG, Record, store
+from floatlens.runs import folder
 from floatlens.runs.folder import RunFolder
 
 MODEL = {"kind": "mdm", "layers": [0, 1], "on": True, "ask": {"seed": 0}, "capture": None}
-MANIFEST: dict[str, Any] = {"format": 2, "models": {"m": MODEL}, "template": "default@1", "versions": {}}
+MANIFEST: dict[str, Any] = {"format": store.FORMAT, "models": {"m": MODEL}, "template": "default@1", "versions": {}}
 
 
 def changed(**model: Any) -> dict[str, Any]:
@@ -33,6 +35,30 @@ def test_continuing_with_the_same_manifest(tmp_path: Path) -> None:
         with RunFolder.open(tmp_path / "new" / "run") as run:
             run.settle(changed(layers=(0, 1)))
             assert run.manifest == MANIFEST
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_a_kill_in_the_first_moments_leaves_a_folder_that_can_be_used(
+    writes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of the first files is not written any more."""
+    left = writes
+
+    def write(path: Path, content: bytes) -> None:
+        nonlocal left
+        if not left:
+            raise InterruptedError
+        left -= 1
+        write_atomically(path, content)
+
+    for module in (folder, store):
+        monkeypatch.setattr(module, "write_atomically", write)
+    with pytest.raises(InterruptedError), RunFolder.open(tmp_path) as run:
+        run.settle(MANIFEST)
+    monkeypatch.undo()
+    with RunFolder.open(tmp_path) as run:
+        run.settle(MANIFEST)
+        assert run.manifest == MANIFEST
 
 
 @pytest.mark.parametrize(

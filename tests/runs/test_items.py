@@ -181,7 +181,7 @@ def test_every_preset_is_planned(tmp_path: Path, data: Path) -> None:
         trace_study([MODEL], [str(data)], limit=3),
         trace_study([MODEL], ["scale:rag"], limit=2),
     ]
-    assert [count(make_plan(read_study(study))).total for study in studies] == [20, 120, 50, 3, 2]
+    assert [count(make_plan(read_study(study))).total for study in studies] == [20, 120, 70, 3, 2]
 
 
 @pytest.mark.slow

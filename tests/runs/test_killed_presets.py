@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.killing import Real, finish, kill_after, kill_again_and_again, zygote
+from shared.killing import MORE, Real, finish, kill_after, kill_again_and_again, zygote
 from shared.small import assert_same, bare
 
 pytestmark = pytest.mark.slow
@@ -25,17 +25,19 @@ data:
   - {ref: "scale:rag:documents=3", limit: LIMIT, conditions: [closed, rag, "drop_anchors:k=1"]}
 decoding: {settings: {gen_length: 4, steps: 2}}
 traces: {questions: TRACED, probes: [received], edited: 1}
+controls: {shuffled_weights: 1}
 output: {figures: [png], report: false}
 analyses: [drift]
 machine: {batch: 2}
 """
-QUICK = ("--batch", "2", "--set", "gen_length=4", "--set", "steps=2", "--no-report")
+KILLS, RECORDS, BATCH = 12, 4, 2
+QUICK = ("--batch", str(BATCH), "--set", "gen_length=4", "--set", "steps=2", "--no-report")
 DATA = ("scale:llada", "--data", "scale:rag:documents=3")
 PRESETS = {
     "qa": ("qa", *DATA, *QUICK),
     "stress": ("stress", *DATA, "--test", "order:shuffles=2", "--documents", "3", *QUICK),
     "intervene": ("intervene", *DATA, "--edit", "drop_anchors:k=1", "--traces", "1", *QUICK),
-    "trace": ("trace", *DATA, "--probes", "received", *QUICK),
+    "trace": ("trace", *DATA, "--probes", "received", "--controls", "1", *QUICK),
     "run": ("run",),
 }
 
@@ -70,10 +72,12 @@ def test_killed_at_three_moments(name: str, forks: subprocess.Popen[str], tmp_pa
 @pytest.mark.parametrize("name", PRESETS)
 def test_killed_at_random_moments(name: str, forks: subprocess.Popen[str], tmp_path: Path) -> None:
     whole, torn = tmp_path / "whole", tmp_path / "torn"
-    finish(command(name, whole, 60), whole, forks)
+    limit = 130 if name == "trace" else 65  # more items than the kills can let pass
+    finish(command(name, whole, limit), whole, forks)
     items = len(bare(whole))
-    kill_again_and_again(command(name, torn, 60), torn, forks, kills=12, real=2, records=4)
-    assert f"{items} of {items} items" in finish(command(name, torn, 60), torn, forks)
+    assert items > KILLS * (RECORDS + MORE + BATCH)
+    kill_again_and_again(command(name, torn, limit), torn, forks, kills=KILLS, real=2, records=RECORDS)
+    assert f"{items} of {items} items" in finish(command(name, torn, limit), torn, forks)
     assert_same(whole, torn)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from floatlens.core.errors import FloatlensError
+from floatlens.edits import EDITS
 from floatlens.records import CLOSED, RAG, Edited, Record, Stressed
 from floatlens.runs.conditions import choose
 from floatlens.runs.counts import count, forecast, group_of
@@ -57,6 +59,20 @@ def test_names_become_modes_tests_and_edits() -> None:
     assert [place for place, _ in wrong] == [0, 2]
     assert wrong[0][1].startswith('no condition "nois"; did you mean "noise"')
     assert 'drop_anchors has no setting "z"' in wrong[1][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("drop_anchor:k=1", 'no edit "drop_anchor"; did you mean "drop_anchors"?'),
+        ("sink_tokens", 'no edit "sink_tokens"; did you mean "sink_token"?'),
+        ("boost:strength=2", f'no edit "boost"; known: {", ".join(sorted(EDITS))}'),
+        ("nose", 'no condition "nose"; did you mean "noise"?'),
+    ],
+)
+def test_a_misspelt_edit_is_called_an_edit(name: str, said: str, planned: Planned) -> None:
+    with pytest.raises(FloatlensError, match=rf"conditions\[1\]: {re.escape(said)}$"):
+        planned(conditions=["rag", name])
 
 
 def test_all_wrong_conditions_are_named_with_their_lines(planned: Planned, tmp_path: Path) -> None:
@@ -109,6 +125,24 @@ def test_gold_by_the_answer_in_a_study(planned: Planned, tmp_path: Path) -> None
     assert manifest_of(marked)["study"]["data"][0]["gold"] is None
 
 
+@pytest.mark.parametrize(("own", "expected"), [(None, [0.0, 1.0]), ([1], [1.0]), ([], [])])
+def test_places_of_a_data_set_go_before_those_of_the_study(
+    planned: Planned, tmp_path: Path, own: list[int] | None, expected: list[float]
+) -> None:
+    data = [{"ref": str(tmp_path / "d.jsonl"), "places": own}]
+    plan = planned(data=data, traces={"questions": 3, "places": [0, 1], "documents": 2})
+    ways = [one.condition for one in plan.data[0].trace_conditions]
+    assert [one.x for one in ways if isinstance(one, Stressed)] == expected
+    assert bool(expected) or ways == [RAG]
+    assert (manifest_of(plan)["places"] is not None) == bool(expected)
+
+
+def test_places_that_a_data_set_cannot_have_are_named(planned: Planned, tmp_path: Path) -> None:
+    data = [{"ref": str(tmp_path / "d.jsonl"), "places": [7]}]
+    with pytest.raises(FloatlensError, match=r"data\[0\]\.places"):
+        planned(data=data, traces={"questions": 3, "documents": 2})
+
+
 def test_every_item_is_counted_once(planned: Planned) -> None:
     said: list[str] = []
     plan = planned(
@@ -121,7 +155,7 @@ def test_every_item_is_counted_once(planned: Planned) -> None:
         ("d", "trace"): {"llada": 6, "qwen": 6},
         ("d", "closed"): {"llada": 5, "qwen": 5},
         ("d", "rag"): {"llada": 5, "qwen": 5},
-        ("d", "drop_anchors k=1"): {"llada": 10, "qwen": 10},
+        ("d", "drop_anchors k=1"): {"llada": 15, "qwen": 15},
         ("d", "sink_token logit=2"): {"llada": 5, "qwen": 5},
         ("d", "clean"): {"llada": 4, "qwen": 4},
         ("d", "noise"): {"llada": 8, "qwen": 8},
@@ -187,7 +221,7 @@ def test_what_cannot_be_done_is_refused_before_any_weights(planned: Planned, cha
 
 
 def test_conditions_have_a_line_of_the_plan() -> None:
-    drop = Edited(name="drop_anchors", settings={"k": 1}, control="random", seed=0)
+    drop = Edited(name="drop_anchors", settings={"k": 1}, control="count", seed=0)
     topic = Stressed(test="distractor", series="topic", x=4, point="4")
     assert [group_of("answer", one) for one in (CLOSED, topic, drop)] == ["closed", "distractor", "drop_anchors k=1"]
     assert [group_of("trace", one) for one in (RAG, topic)] == ["trace", "trace"]

@@ -62,6 +62,9 @@ def test_stress() -> None:
 
 def test_intervene() -> None:
     made = intervene_study(MODELS, DATA, edits=["drop_anchors:k=1,5"], edited=2, heads_from=["runs/t"], control_seed=3)
+    assert made.control_seeds == (3,)
+    several = intervene_study(MODELS, DATA, edits=["drop_anchors"], control_seed=3, control_draws=2)
+    assert several.control_seeds == (3, 4)
     assert (made.conditions, made.heads_from) == (("drop_anchors:k=1,5",), ("runs/t",))
     assert (made.traces.questions, made.traces.edited, made.seeds.controls) == (0, 2, 3)
 

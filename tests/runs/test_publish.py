@@ -99,7 +99,7 @@ def test_only_some_figures_and_the_tables_behind_them(runs: SimpleNamespace, tmp
     assert list(made.results) == ["flow"]
     drawn = {"rollout-moving-mdm", "anchors-moving-mdm-layer0", "anchors-moving-mdm-layer1"}
     assert files(tmp_path) == {f"figures/{name}.png" for name in drawn} | named("flow", "claims")
-    assert {one.id for one in made.claims} == {"flow-follows-gold"}
+    assert {one.id for one in made.claims} == {"flow-follows-gold (attention)", "flow-follows-gold (rollout)"}
 
 
 def test_pictures_alone_need_no_analysis(runs: SimpleNamespace, tmp_path: Path) -> None:
@@ -166,10 +166,12 @@ def test_a_number_is_the_one_that_the_analysis_gives_by_itself(
 @pytest.mark.parametrize("kind", TABLES)
 def test_the_table_of_claims_holds_the_verdicts(everything: SimpleNamespace, kind: str) -> None:
     found = read(everything.out, "claims", kind)
-    found = found.fillna(dict.fromkeys(("statistic", "parts"), ""))  # a claim without parts; CSV knows no empty text
-    assert {"arm-fixed", "mdm-moves", "mdm-right", "qk-split"} <= set(found["claim"])
+    expected = claims_frame(everything.made.claims)
+    empty = [name for name in expected if (expected[name] == "").any()]  # of a claim without parts
+    found[empty] = found[empty].astype(object).fillna("")  # CSV knows no empty text
+    assert {"arm-fixed", "mdm-moves (all rows)", "mdm-right", "qk-split"} <= set(found["claim"])
     assert found["verdict"].tolist() == [one.verdict for one in everything.made.claims]
-    pd.testing.assert_frame_equal(found, claims_frame(everything.made.claims), check_dtype=False, rtol=1e-12)
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-12)
 
 
 def read(out: Path, name: str, kind: str) -> pd.DataFrame:
@@ -182,7 +184,7 @@ def read(out: Path, name: str, kind: str) -> pd.DataFrame:
 def test_provenance_says_what_the_tables_rest_on(everything: SimpleNamespace) -> None:
     found = json.loads((everything.out / "tables" / "provenance.json").read_text(encoding="utf-8"))
     assert list(found) == list(ANALYSES)
-    assert found["drift"]["settings"] == {"rule": "zscore(ε=3)", "group": "all"}
+    assert found["drift"]["settings"] == {"rule": "robust(ε=3.5)"}
     assert found["absorption"]["settings"]["rule"] == "top1"
     assert found["drift"]["questions"] == {"fixed-arm": 2, "moving-mdm": 3}
     assert found["flow"]["questions"] == {
@@ -262,6 +264,17 @@ def test_a_probe_that_was_off_is_named(tmp_path: Path, variable: str, probe: str
         assert f'"{variable}"; trace again with' in reasons
         assert probe in reasons
         assert not [path for path in made.files if path.name.startswith(figure) and path.suffix == ".png"]
+
+
+def test_a_probe_that_is_off_by_default_is_named_only_where_it_was_asked_for(tmp_path: Path) -> None:
+    whole = ready("moving", causal=False, layers=LAYERS)
+    run = saved(tmp_path / "run", Trace(whole.data.drop_vars(["lens_rank", "lens_logp", "lens_peak"])))
+    made = publish([run], tmp_path / "out", formats=["png"])
+    assert made.skipped == {}
+    assert "lens" not in made.results
+    for asked in ({"only": ["lens"]}, {"analyses": ["lens"]}):
+        made = publish([run], tmp_path / "out", formats=["png"], **asked)
+        assert 'trace again with the probe "lens" on' in made.skipped["lens"]
 
 
 def test_figures_that_need_no_missing_probe_are_still_drawn(tmp_path: Path) -> None:

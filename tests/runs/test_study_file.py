@@ -101,4 +101,15 @@ def test_the_bundled_study_is_one() -> None:
     with resources.as_file(resources.files("floatlens.runs") / "demo.yaml") as path:
         study = read_study(path).study
     assert [one.ref for one in study.models] == ["scale:llama", "scale:qwen", "scale:llada", "scale:dream"]
-    assert study.traces.places == (0, 4, 9)
+    assert (study.traces.places, study.traces.questions) == ((0, 9), 20)
+    assert study.controls.shuffled_weights == 1
+
+
+def test_the_bundled_study_asks_as_many_questions_as_claims_need() -> None:
+    from floatlens.claims.claim import FEWEST
+
+    with resources.as_file(resources.files("floatlens.runs") / "demo.yaml") as path:
+        study = read_study(path).study
+    assert all(one.limit is not None and one.limit >= FEWEST for one in study.data)
+    assert study.traces.questions >= FEWEST
+    assert len([one for one in study.data if one.traces != 0]) >= 2  # what depends on the task

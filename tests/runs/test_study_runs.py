@@ -57,14 +57,18 @@ def test_nothing_is_published_again_where_nothing_has_changed(
 def test_the_run_can_be_looked_into(done: fl.Run) -> None:
     again = fl.open_run(done.path)
     traces = list(again.traces())
-    assert [trace.model["ref"] for trace in traces] == ["scale:qwen"] * 2 + ["scale:llada"] * 2
-    assert [trace.data.attrs["prompt"]["gold"] for trace in traces] == [0, 2, 0, 2]
+    models = ["scale:qwen", "scale:llada", *(f"{ref}, weights shuffled (seed 0)" for ref in STUDY["models"])]
+    assert [trace.model["ref"] for trace in traces] == [model for model in models for _ in range(2)]
+    assert [trace.data.attrs["prompt"]["gold"] for trace in traces] == [0, 2] * 4
     assert {trace.data_set for trace in traces} == {"scale:rag:documents=3"}
     assert {one.label for one in again.answers["condition"]} == {
         *("closed", "rag", "clean", "noise 0", "noise 1"),
-        *("drop_anchors k=1", "drop_anchors k=1 (random)", "ablate_heads top=2", "ablate_heads top=2 (random)"),
+        *("drop_anchors k=1", "drop_anchors k=1 (count control)", "drop_anchors k=1 (mass control)"),
+        *("ablate_heads top=2", "ablate_heads top=2 (count control)"),
     }
-    assert {"mdm-moves", "rag-gain", "mdm-without-anchors", "flow-follows-gold"} <= set(again.claims["claim"])
+    assert {"mdm-moves (answer rows)", "rag-gain", "mdm-without-anchors", "flow-follows-gold (rollout)"} <= set(
+        again.claims["claim"]
+    )
     assert repr(again).endswith(f"run': small, {ITEMS} records)")
     with pytest.raises(FloatlensError, match="not a run"):
         fl.open_run(done.path / "tables")
@@ -72,7 +76,7 @@ def test_the_run_can_be_looked_into(done: fl.Run) -> None:
 
 def test_the_manifest_says_what_is_needed_to_repeat_it(done: fl.Run) -> None:
     manifest = done.manifest
-    assert manifest["format"] == 2
+    assert manifest["format"] == 3
     assert manifest["study"]["traces"]["places"] == [0, 2]
     assert manifest["models"]["scale:llada"]["ask"]["decoding"]["settings"]["steps"] == 2
     assert len(manifest["data"]["scale:rag:documents=3"]["sha256"]) == 64
@@ -85,7 +89,7 @@ def test_the_manifest_says_what_is_needed_to_repeat_it(done: fl.Run) -> None:
 
 def test_edits_are_measured_beside_their_answers(done: fl.Run) -> None:
     own = [one for one in done.records if one.measured is not None]
-    assert {one.condition.label for one in own} >= {"rag", "drop_anchors k=1", "ablate_heads top=2 (random)"}
+    assert {one.condition.label for one in own} >= {"rag", "drop_anchors k=1", "ablate_heads top=2 (count control)"}
     assert {one.index for one in own} == {0}
     assert all(one.kl is not None for one in own if one.condition.kind == "edit")
 
@@ -97,11 +101,11 @@ def test_the_report_speaks_of_answers_too(done: fl.Run, tmp_path: Path) -> None:
     data = Parts(page).json("report")
     assert any("etrieved documents help diffusion models" in row["statement"] for row in data["claims"])
     answers = [record for record in done.records if record.what == "answer"]
-    assert data["settings"] == {"traces": 4, "answers": len(answers)}
+    assert data["settings"] == {"traces": 4, "answers": len(answers), "controls": 4}
     assert done.report is not None
     assert '<section id="edits"' in done.report.read_text()  # what the run itself wrote, as well
     (facts,) = data["runs"]
-    assert (facts["answers"], facts["traces"], facts["outcomes"]) == (len(answers), 4, {"done": ITEMS})
+    assert (facts["answers"], facts["traces"], facts["outcomes"]) == (len(answers), 8, {"done": ITEMS})
 
 
 @pytest.mark.slow

@@ -28,8 +28,9 @@ CONDITIONS = {
         *("distractor-random-1", "distractor-random-4", "distractor-topic-1", "distractor-topic-4"),
     ],
     "intervene": [
-        *("plain", "drop_anchors k=1", "drop_anchors k=1 (random)", "drop_anchors k=5", "drop_anchors k=5 (random)"),
-        *("pin_anchors to=step0 k=5", "pin_anchors to=step0 k=5 (random)", "sink_token logit=2"),
+        *("plain", "drop_anchors k=1", "drop_anchors k=1 (count control)", "drop_anchors k=1 (mass control)"),
+        *("drop_anchors k=5", "drop_anchors k=5 (count control)", "drop_anchors k=5 (mass control)"),
+        *("pin_anchors to=step0 k=5", "pin_anchors to=step0 k=5 (mass control)", "sink_token logit=2"),
     ],
 }
 
@@ -78,8 +79,9 @@ def condition_of(name: str) -> Condition:
     for point in (point for test in STRESS_TESTS for point in points(test, settings)):
         if name_of(point) == name:
             return Stressed(test=point.test, series=point.series, x=point.x, point=point.point)
-    (spec,) = parse_edit(name.removesuffix(" (random)").replace(" ", ":"))
-    drawn = {"control": "random", "seed": 0} if name.endswith(" (random)") else {}
+    edit, _, control = name.removesuffix(" control)").partition(" (")
+    (spec,) = parse_edit(edit.replace(" ", ":"))
+    drawn = {"control": control, "seed": 0} if control else {}
     return Edited.model_validate({"name": spec.name, "settings": spec.settings, **drawn})
 
 
@@ -99,10 +101,10 @@ def _record(kind: str, model: str, data: str, condition: str, question: int, sai
     score = float(right(model, condition, question))
     more: dict[str, Any] = {}
     if kind == "intervene" and condition != "plain":
-        more["kl"] = 0.25 + question / 100
+        more |= {"kl": 0.25 + question / 100, "earliest_step": 1, "moved_share": 0.1}
     if kind == "intervene" and question < 2:
         more["measured"] = {"overlap": 0.5, "speed": 0.1}
-    scores = {"accuracy": score, "f1": score, "exact_match": score}
+    scores = {"accuracy": score, "f1": score, "exact_match": score, "decided_at": (0, 1)}
     return Record(
         what="answer",
         index=question,

@@ -19,8 +19,8 @@ def edit(name: str, **settings: Any) -> Edited:
     return Edited(name=name, settings=settings)
 
 
-def control(one: Edited) -> Edited:
-    return one.model_copy(update={"control": "random", "seed": 0})
+def control(one: Edited, kind: str = "mass", seed: int = 0) -> Edited:
+    return one.model_copy(update={"control": kind, "seed": seed})
 
 
 def stressed(test: str, x: float, point: str | None = None, series: str | None = None) -> Stressed:
@@ -37,6 +37,8 @@ def answers(
 ) -> pd.DataFrame:
     """One model on one data set: accuracies of questions 0, 1, … under each condition; F1 is half of them.
 
+    Answers have two tokens, decided in steps 0 and 1; edits act from step 1 on and move a tenth of the attention.
+
     `more` gives further columns of a row; questions whose accuracy is NaN have no row.
     """
     rows: list[dict[str, Any]] = []
@@ -48,5 +50,8 @@ def answers(
             row |= {"model": model, "model_kind": kind, "data": data, "index": i, "id": f"q{i}"}
             row |= {"condition": condition, "kind": condition.kind}
             row |= {"prediction": "x", "accuracy": float(value), "f1": value / 2, "exact_match": 0.0}
+            row |= {"decided_at": (0, 1)} | (
+                {"earliest_step": 1, "moved_share": 0.1} if condition.kind == "edit" else {}
+            )
             rows.append(row | dict(more(condition, i, value)))
     return pd.DataFrame(rows, columns=list(COLUMNS))

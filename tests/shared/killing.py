@@ -2,7 +2,9 @@
 
 Importing torch and transformers takes longer than what is to be killed, so most commands run in children of a process
 that has imported everything already (`Zygote`); a child that is killed is as dead as any other process. The moments
-come from a seed that stands in the output of a test that fails: FLOATLENS_KILL_SEED=… repeats them.
+come from a seed that stands in the output of a test that fails: FLOATLENS_KILL_SEED=… repeats them. A command that is
+to be killed stops of itself before it records more than `most` items, so it is never over before the kill, however fast
+or busy the machine is.
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ENV = {**os.environ, "FLOATLENS_KERNEL": "torch", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+MORE = 4
+"""How many items a command may record after the moment in which it is to be killed."""
 WARM = (
     *("floatlens.cli.studies", "floatlens.cli.presets", "floatlens.runs.engine"),
     *("floatlens.runs.measurement", "floatlens.runs.publish", "floatlens.models.loading", "floatlens.subjects.scale"),
@@ -39,9 +44,9 @@ class Real:
 
     startup = 6.0
 
-    def __init__(self, args: Sequence[str], log: Path) -> None:
+    def __init__(self, args: Sequence[str], log: Path, most: int | None = None) -> None:
         with log.open("wb") as said:
-            command = [sys.executable, "-m", "floatlens", *args]
+            command = [sys.executable, __file__, json.dumps({"args": list(args), "most": most})]
             self._process = subprocess.Popen(command, env=ENV, stdout=said, stderr=said)
 
     def over(self) -> bool:
@@ -59,11 +64,11 @@ class Child:
 
     startup = 1.5
 
-    def __init__(self, zygote: subprocess.Popen[str], args: Sequence[str], log: Path) -> None:
+    def __init__(self, zygote: subprocess.Popen[str], args: Sequence[str], log: Path, most: int | None = None) -> None:
         assert zygote.stdin is not None
         assert zygote.stdout is not None
         self._answers = zygote.stdout
-        zygote.stdin.write(json.dumps({"args": list(args), "log": str(log)}) + "\n")
+        zygote.stdin.write(json.dumps({"args": list(args), "log": str(log), "most": most}) + "\n")
         zygote.stdin.flush()
         self._pid = int(self._answers.readline())
 
@@ -92,7 +97,8 @@ def kill_again_and_again(
 ) -> None:
     """Start the command, kill it, start it again: `real` times with two worker processes, the others in one.
 
-    Most die when 1 … `records` new records have come, and up to 0.15 s later; every fifth while it starts.
+    Most die when 1 … `records` new records have come, and up to 0.03 s later; every fifth while it starts. At each
+    start at most `records` + `MORE` items are recorded, and a batch.
     """
     if os.environ.get("FLOATLENS_SHORT"):  # as CI runs it
         kills, real = min(kills, 5), min(real, 1)
@@ -100,34 +106,39 @@ def kill_again_and_again(
     order = [True] * real + [False] * (kills - real)
     chance.shuffle(order)
     for number, own in enumerate(order):
-        log = out.with_name(f"log-{number}")
+        log, goal = out.with_name(f"log-{number}"), chance.randint(1, records)
+        before = _count(out)
         if own:
-            process: Real | Child = Real([*args, "--workers", "2"], log)
+            process: Real | Child = Real([*args, "--workers", "2"], log, goal + MORE)
         else:
-            process = Child(forks, [*args, "--workers", "1"], log)
+            process = Child(forks, [*args, "--workers", "1"], log, goal + MORE)
         if number % 5 == 0:
             time.sleep(chance.random() * process.startup)
         else:
-            _await(process, out, _count(out) + chance.randint(1, records))
-            time.sleep(chance.random() * 0.15)
-        assert not process.over(), f"over before kill {number}; ask more questions. It said: {log.read_text()[-600:]}"
-        process.kill()
-        process.wait()
+            _await(process, out, before + goal)
+            time.sleep(chance.random() * 0.03)
+        _kill(process, log)
 
 
 def kill_after(args: Sequence[str], out: Path, forks: subprocess.Popen[str], records: int) -> None:
     """Start the command and kill it as soon as so many new records have come; 0: as soon as the folder is there."""
     log = out.with_name(f"log-after-{records}")
     before = _count(out)
-    process = Child(forks, [*args, "--workers", "1"], log)
+    process = Child(forks, [*args, "--workers", "1"], log, records)
     if records:
         _await(process, out, before + records)
     else:
         while not (out / "manifest.json").is_file() and not process.over():
             time.sleep(0.001)
-    assert not process.over(), f"over before the kill; ask more questions. It said: {log.read_text()[-600:]}"
-    process.kill()
-    process.wait()
+    _kill(process, log)
+
+
+def _kill(process: Real | Child, log: Path) -> None:
+    over = process.over()
+    if not over:
+        process.kill()
+    process.wait()  # also of one that is over: the zygote's answer must not be left to the next
+    assert not over, f"over before the kill; ask more questions. It said: {log.read_text()[-600:]}"
 
 
 def _await(process: Real | Child, out: Path, goal: int) -> None:
@@ -153,7 +164,7 @@ def finish(args: Sequence[str], out: Path, forks: subprocess.Popen[str]) -> str:
     return log.read_text()
 
 
-# -- in the zygote --------------------------------------------------------------------------------------------------
+# -- in the zygote, and in a process of its own ---------------------------------------------------------------------
 
 
 def _serve() -> None:
@@ -166,12 +177,12 @@ def _serve() -> None:
         request = json.loads(line)
         pid = os.fork()
         if pid == 0:
-            _child(request["args"], request["log"])
+            _child(**request)
         print(pid, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
 
-def _child(args: list[str], log: str) -> None:
+def _child(args: list[str], log: str, most: int | None) -> None:
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(said, 1)
     os.dup2(said, 2)
@@ -181,6 +192,7 @@ def _child(args: list[str], log: str) -> None:
     publish.publish_study = lambda *_, **__: publish.Findings()  # type: ignore[assignment]  # takes longer than items
     code = 1
     try:
+        _stop_after(most)
         code = main(args)
     finally:
         sys.stdout.flush()
@@ -188,5 +200,29 @@ def _child(args: list[str], log: str) -> None:
         os._exit(code)
 
 
+def _stop_after(most: int | None) -> None:
+    """Once `most` items are on record in this process, wait to be killed instead of recording more."""
+    from floatlens.runs.folder import RunFolder
+
+    add, added = RunFolder.add, 0
+
+    def add_some(self: RunFolder, *args: Any, **kwargs: Any) -> Any:
+        nonlocal added
+        while most is not None and added >= most:
+            time.sleep(60)
+        new = add(self, *args, **kwargs)
+        added += len(new)
+        return new
+
+    RunFolder.add = add_some  # type: ignore[method-assign]
+
+
+def _real(args: list[str], most: int | None) -> None:
+    from floatlens.cli import main
+
+    _stop_after(most)
+    sys.exit(main(args))
+
+
 if __name__ == "__main__":
-    _serve()
+    _serve() if len(sys.argv) == 1 else _real(**json.loads(sys.argv[1]))

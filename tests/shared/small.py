@@ -23,12 +23,14 @@ STUDY: dict[str, Any] = {
     "decoding": {"settings": {"gen_length": 4, "steps": 2}},
     "stress": {"noise": {"ratios": [0, 0.4], "documents": 3}},
     "traces": {"questions": 1, "places": [0, 2], "documents": 3, "edited": 1},
+    "controls": {"shuffled_weights": 1},
     "analyses": ["drift", "absorption", "flow"],
     "output": {"figures": ["png"], "examples": 1},
     "machine": {"batch": 2},
 }
-"""Of each model: 2 traces, and of 3 questions closed, rag, clean, 2 points of noise, 2 edits with their controls."""
-ITEMS = 2 * (2 + 3 * (2 + 1 + 2 + 4))
+"""Of each model: 2 traces, 2 of its control, and of 3 questions closed, rag, clean, 2 points of noise, the edits with
+three random controls in all."""
+ITEMS = 2 * (2 + 2 + 3 * (2 + 1 + 2 + 2 + 3))
 
 
 def bare(out: Path) -> dict[str, Record]:

@@ -64,6 +64,7 @@ def build(
     value_norm: Array | None = None,
     residual_norm: Array | None = None,
     matrices: bool = False,
+    lens: bool = False,
     step_numbers: Sequence[int] | None = None,
     layer_numbers: Sequence[int] | None = None,
     heads: str = "all",
@@ -75,7 +76,8 @@ def build(
 
     `committed` are (position, step) in order; before its step a position is a mask, or absent without a `mask_id`.
     `matrices` brings whole matrices of every step, layer and head: attention, and q·k where q and k are given.
-    `regions` is a region name per position, `gold` the index of the gold document, `evidence` positions.
+    With `lens` the final token has rank 1 in the last layer when it is committed, and one more for each layer and step
+    before. `regions` is a region name per position, `gold` the index of the gold document, `evidence` positions.
     q (step, layer, head, query, dim), k (step, layer, kv_head, key, dim), value_norm (step, layer, kv_head, key) and
     residual_norm (step, layer, key) bring the variables of their probes.
     """
@@ -106,6 +108,9 @@ def build(
     data |= _flows(attention, here, of, names)
     shifted = (mask_id is None) if shift is None else shift
     data |= _tokens(attention, committed, numbers, ids, shifted, data["evidence"])
+    if lens:
+        data |= _lens(committed, layers, growing=mask_id is None)
+    data |= _token_flows(attention, committed, numbers, shifted, of, names)
     kv_heads = heads_
     if q is not None and k is not None:
         kv_heads = k.shape[2]
@@ -231,6 +236,39 @@ def _tokens(
     }
 
 
+def _lens(committed: Sequence[tuple[int, int]], layers: int, *, growing: bool) -> dict[str, Array]:
+    last = 0 if growing else max((when for _, when in committed), default=0)
+    rank = np.full((last + 1, len(committed), layers), -1)
+    for token, (_, when) in enumerate(committed):
+        for before in range(1 if growing else when + 1):
+            rank[before, token] = [1 + before + layers - 1 - layer for layer in range(layers)]
+    known = np.where(rank > 0, rank, np.nan)
+    return {"lens_rank": rank, "lens_logp": -np.log(known) - 0.1, "lens_peak": np.exp(-0.1) / known**0.5}
+
+
+def _token_flows(
+    attention: Array,
+    committed: Sequence[tuple[int, int]],
+    numbers: list[int],
+    shift: bool,
+    of: Sequence[str],
+    names: Sequence[str],
+) -> dict[str, Array]:
+    """Of each deciding row, its attention by region, and the product of (A + I) / 2 over the layers up to each."""
+    layers, size = attention.shape[1], attention.shape[-1]
+    direct, through = np.zeros((2, len(committed), layers, len(names)))
+    for t, (position, when) in enumerate(committed):
+        row, made = position - 1 if shift else position, np.eye(size)
+        for layer in range(layers):
+            mean = attention[numbers.index(when), layer].mean(axis=0)
+            mixed = mean + np.eye(size)
+            made = mixed / mixed.sum(axis=-1, keepdims=True) @ made
+            for r, name in enumerate(names):
+                keys = [j for j in range(size) if of[j] == name]
+                direct[t, layer, r], through[t, layer, r] = mean[row, keys].sum(), made[row, keys].sum()
+    return {"answer_flow": direct, "answer_rollout": through}
+
+
 def _qk(q: Array, k: Array, here: Array, causal: bool) -> dict[str, Array]:
     """Means over the queries that see a key, head by head; head h reads key head h // (heads / key heads)."""
     steps, layers, heads, size, _ = q.shape
@@ -349,8 +387,21 @@ def ready(pattern: str, *, causal: bool, sample: int = 0, noise: float = 0.05, l
         "evidence": EVIDENCE,
         "ref": f"{pattern}-{'arm' if causal else 'mdm'}",
     }
-    given |= {"q": q, "k": k, "value_norm": value, "residual_norm": residual}
+    given |= {"q": q, "k": k, "value_norm": value, "residual_norm": residual, "lens": True}
     return build(spread(weights, causal=causal, lengths=lengths), causal=causal, **(given | more))
+
+
+def as_control(trace: Trace, of: str, seed: int = 0) -> Trace:
+    """The same trace as one of the model `of` with shuffled weights."""
+    control = {"of": of, "kind": "shuffled_weights", "seed": seed}
+    model = {**trace.model, "ref": f"{of}, weights shuffled (seed {seed})", "control": control}
+    return Trace(trace.data.assign_attrs(model=model))
+
+
+def with_control(traces: Sequence[Trace]) -> list[Trace]:
+    """Traces of one model, and as many of its control: uniform attention."""
+    kind, causal = traces[0].model["ref"], bool(traces[0].data.attrs["causal"])
+    return [*traces, *(as_control(one, kind) for one in samples("uniform", causal=causal, n=len(traces)))]
 
 
 def samples(pattern: str, *, causal: bool, n: int, **more: Any) -> list[Trace]:

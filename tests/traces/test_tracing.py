@@ -207,7 +207,7 @@ def test_a_written_prompt_and_ids_are_one(with_tokenizer: Callable[[str], Any]) 
 
 def test_default_probes_and_length(with_tokenizer: Callable[[str], Any]) -> None:
     data = fl.trace(with_tokenizer("llada"), prompt="Which river ?", steps=4, gen_length=4).data
-    assert data.attrs["probes"] == ["received", "entropy", "flow", "answer_rows", "qk", "extremes"]
+    assert data.attrs["probes"] == ["received", "entropy", "flow", "answer_rows", "rollout", "qk", "extremes"]
     assert {"received", "entropy", "flow", "answer_peak", "qk_dot", "residual_norm"} <= set(data.data_vars)
     assert "matrix" not in data.data_vars
     assert "qk_matrix" not in data.data_vars

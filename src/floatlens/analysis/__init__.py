@@ -16,11 +16,14 @@ from floatlens.analysis.drift import drift
 from floatlens.analysis.extremes import extremes
 from floatlens.analysis.flow import flow, token_rollout
 from floatlens.analysis.intervals import Estimate
+from floatlens.analysis.lens import lens
+from floatlens.analysis.order import order
 from floatlens.analysis.qk import QKMaps, qk, qk_maps
 from floatlens.analysis.registry import ANALYSES, Analysis, analyse, analysis
 from floatlens.analysis.result import Estimates, Group, Result
 from floatlens.analysis.retrieval import retrieval_heads
 from floatlens.analysis.rules import Rule, as_rule
+from floatlens.analysis.sinks import sinks
 from floatlens.analysis.token_classes import token_classes
 
 __all__ = [
@@ -45,9 +48,12 @@ __all__ = [
     "drift",
     "extremes",
     "flow",
+    "lens",
+    "order",
     "qk",
     "qk_maps",
     "retrieval_heads",
+    "sinks",
     "token_classes",
     "token_rollout",
 ]

@@ -13,10 +13,9 @@ from floatlens.analysis.anchors import QueryGroup, anchors
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels import Floats, nanmean
 from floatlens.analysis.registry import analysis
-from floatlens.analysis.result import Group
 from floatlens.traces import Trace
 
-__all__ = ["STRENGTH", "VIEWS", "absorption", "anchored", "strength"]
+__all__ = ["VIEWS", "absorption"]
 
 VIEWS = ("fixed", "floating")
 WORDS = Words(
@@ -57,26 +56,3 @@ def absorption(trace: Trace, *, rule: str = "top1", group: QueryGroup = "all") -
             measured[name].append(nanmean(np.where(asked, values, np.nan), axis=axes))
     data = {name: (("view", "layer"), np.stack(values)) for name, values in measured.items()}
     return xr.Dataset(data, coords={"view": list(VIEWS), "layer": found.share["layer"].values})
-
-
-STRENGTH = 2.0
-"""A layer has an anchor if its strongest key takes at least this many times its share under uniform attention."""
-
-
-def _strengths(absorption: Group, view: str) -> Floats:
-    """(sample, layer): attention on the set ÷ what uniform attention would give it."""
-    place = VIEWS.index(view)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(absorption.values("absorbed")[:, place] / absorption.values("uniform")[:, place])
-
-
-def strength(absorption: Group, view: str) -> Floats:
-    """(sample): the same, mean over layers, for the first position ("fixed") or the strongest key ("floating")."""
-    return nanmean(_strengths(absorption, view), axis=1)
-
-
-def anchored(group: Group, absorption: Group, variable: str) -> Floats:
-    """(sample): mean of a variable over the layers that have an anchor. In other layers anchors are noise, and come and
-    go with it."""
-    strong = _strengths(absorption, "floating") > STRENGTH
-    return nanmean(np.where(strong, group.values(variable), np.nan), axis=1)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import GROUPS, Anchors, QueryGroup, anchors, columns_of, present, queries_of
 from floatlens.analysis.kernels import Bools, Floats
-from floatlens.analysis.rules import find_anchors
+from floatlens.analysis.rules import DEFAULT_RULE, find_anchors
 from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
 
@@ -40,7 +40,7 @@ class AnchorMap:
 def anchor_map(of: Anchors | Trace, layer: int | None = None) -> AnchorMap:
     """The map of one layer, or of the mean over layers with the anchors of the mean by the same rule.
 
-    A trace is shown with the anchors of `zscore`.
+    A trace is shown with the anchors of the default rule.
 
     Example: `anchor_map(fl.anchors(trace, rule="top1"), layer=0).values`
     """
@@ -85,7 +85,7 @@ class TraceView:
     present: Bools
 
 
-def trace_view(trace: Trace, groups: Iterable[QueryGroup] = tuple(GROUPS), rule: str = "zscore") -> TraceView:
+def trace_view(trace: Trace, groups: Iterable[QueryGroup] = tuple(GROUPS), rule: str = DEFAULT_RULE) -> TraceView:
     """What the explorer shows of a trace.
     Example: `trace_view(trace, ["all"]).groups["all"].share.shape`"""
     found = {group: view for group in groups if (view := _attention(trace, group, rule)) is not None}

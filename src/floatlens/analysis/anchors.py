@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from floatlens.analysis.kernels import Bools, Floats, null_share, seen_by
-from floatlens.analysis.rules import Columns, Rule, as_rule, find_anchors
+from floatlens.analysis.rules import DEFAULT_RULE, Columns, Rule, as_rule, find_anchors
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.traces import Trace
 
@@ -74,7 +74,7 @@ class Anchors:
 def anchors(
     trace: Trace,
     *,
-    rule: str | Rule = "zscore",
+    rule: str | Rule = DEFAULT_RULE,
     group: QueryGroup = "all",
     normalise: Normalise = "share",
     heads: Literal["mean", "each"] | None = None,
@@ -85,7 +85,7 @@ def anchors(
     `group` is whose attention counts, `normalise="visible"` divides by the number of queries that can see a key instead
     of all, `heads` says whether a rule looks at the mean over heads or at each (by default what the rule is made for).
 
-    Example: `anchors(trace, rule="zscore(3)").to_frame().groupby("token").size()`
+    Example: `anchors(trace, rule="robust(3)").to_frame().groupby("token").size()`
     """
     if group not in GROUPS:
         raise FloatlensError(f'group="{group}"{did_you_mean(group, GROUPS)}; give {", ".join(GROUPS)}')
@@ -114,13 +114,14 @@ def mask_of(trace: Trace) -> dict[str, Any]:
 def columns_of(trace: Trace, share: Floats, group: QueryGroup, normalise: Normalise = "share") -> Columns:
     """What rules look at, for shares (step, …, key) of a trace."""
     here, asking = present(trace), queries_of(trace, group)
-    seen = seen_by(asking, here, **mask_of(trace))
+    seen, null = seen_by(asking, here, **mask_of(trace)), null_share(asking, here, **mask_of(trace))
     wide = (slice(None), *[None] * (share.ndim - 2))  # step, then layer and head where there are any, then key
     count = asking.sum(axis=-1).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = share * count[wide][..., None] / seen[wide] if normalise == "visible" else share
-    here, seen = np.broadcast_to(here[wide], share.shape), np.broadcast_to(seen[wide], share.shape)
-    return Columns(value, share, here, seen, np.broadcast_to(count[wide], share.shape[:-1]))
+    null, seen = (np.broadcast_to(one[wide], share.shape) for one in (null, seen))
+    here = np.broadcast_to(here[wide], share.shape)
+    return Columns(value, share, null, here, seen, np.broadcast_to(count[wide], share.shape[:-1]))
 
 
 def present(trace: Trace) -> Bools:

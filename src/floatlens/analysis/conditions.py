@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from floatlens.edits import EDITS
-from floatlens.records.condition import Edited
+from floatlens.records.condition import RAG, Edited
 
-__all__ = ["DosePanel", "dose", "dose_panels", "edited", "edits_of", "rank"]
+__all__ = ["DosePanel", "dose", "dose_panels", "draws_of", "edited", "edits_of", "exposed", "rank"]
 
 _CURVE = 3
 """This many doses of one variant make a curve."""
@@ -35,6 +35,34 @@ def edits_of(answers: pd.DataFrame) -> list[Edited]:
     return sorted(
         found, key=lambda one: (rank(one.name, EDITS), one.name, _words(one), [value for _, value in _doses(one)])
     )
+
+
+def draws_of(answers: pd.DataFrame) -> dict[Edited, list[Edited]]:
+    """The conditions of each edit and of each of its controls: one, or one for each draw of a control. Edits are in the
+    order of `edits_of`, each before its controls."""
+    there = [one for one in dict.fromkeys(answers["condition"]) if isinstance(one, Edited)]
+    found: dict[Edited, list[Edited]] = {}
+    for edit in edits_of(answers):
+        for one in sorted(there, key=lambda one: (one.control or "", one.seed or 0)):
+            if one.edited == edit:
+                found.setdefault(one.pooled, []).append(one)
+    return found
+
+
+def exposed(answers: pd.DataFrame, edit: Edited) -> set[str]:
+    """Ids of the questions whose answer an edit can change: unedited, at least one token of it (other than the end of
+    the text) was decided in a step that the edit reaches. `answers` are those of one model to one data set."""
+    edited = [one for one in dict.fromkeys(answers["condition"]) if isinstance(one, Edited) and one.edited == edit]
+    own = answers.loc[answers["condition"].isin(edited), "earliest_step"]
+    if own.dropna().empty:
+        return set()
+    first = int(own.dropna().min())
+    unedited = answers[answers["condition"] == RAG]
+    return {
+        str(id)
+        for id, steps in zip(unedited["id"], unedited["decided_at"], strict=True)
+        if steps is not None and any(step >= first for step in steps)
+    }
 
 
 def dose(condition: Edited) -> float | str:

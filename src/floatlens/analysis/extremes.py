@@ -9,6 +9,7 @@ from floatlens.analysis.anchors import GROUPS, QueryGroup, anchors, present
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels import Bools, Floats, nanmean
 from floatlens.analysis.registry import analysis
+from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.traces import Trace
 
 __all__ = ["extremes"]
@@ -36,7 +37,7 @@ WORDS = Words(
 
 @analysis("extremes", requires=("received", "value_norm", "residual_norm"), words=WORDS)
 def extremes(
-    trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all", dormant_above: float = 0.5
+    trace: Trace, *, rule: str = DEFAULT_RULE, group: QueryGroup = "all", dormant_above: float = 0.5
 ) -> xr.Dataset:
     """Norms of anchors and dormant heads, by layer.
 

@@ -1,53 +1,88 @@
-"""Region flow (methods §7): attention between BOS, question, documents and answer, and its rollout.
+"""Flow (methods §7): how much of the answer comes from the gold document, directly and through all layers.
 
-A group is a model, a number of documents and the position of the gold document (from 1), since regions differ.
+Measured in the rows that decided the tokens of the answer, without EOS: their attention, and their exact rollout over
+tokens. The rollout between regions of the last pass is an approximation for an overview. A group is a model, a number
+of documents and the position of the gold document (from 1), since regions differ.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from floatlens.analysis.anchors import mask_of, present
+from floatlens.analysis.deciding import answer_tokens, uniform_rows
 from floatlens.analysis.description import Variable, Words
-from floatlens.analysis.kernels import Bools, Floats, rollout, uniform_flow
+from floatlens.analysis.intervals import Estimate
+from floatlens.analysis.kernels import Floats, nanmean, rollout, uniform_flow
 from floatlens.analysis.registry import analysis
+from floatlens.analysis.result import Group
 from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
 
-__all__ = ["documents_of", "flow", "gold_of", "token_rollout"]
+__all__ = ["documents_of", "flow", "gold_lift", "gold_of", "token_rollout"]
 
+_EVEN = "The same for uniform attention from the same rows: it follows from mask and document lengths."
 WORDS = Words(
-    "Region flow",
+    "Flow to the answer",
     "Where does the answer come from?",
-    reading="Each row shows where the information of a region comes from after all layers, over all paths (rollout). "
-    "Rows sum to 1; colours end at the largest share of a document. The framed column is the gold document. Below, the "
-    "row of the answer as one number: how much more comes from the gold document than from the others, divided by the "
-    "same under uniform attention. Above 1 the model prefers the gold document; flat lines mean that it does so at any "
-    "position.",
-    method="Attention between regions in the last pass, when the sequence is all but finished.",
+    reading="How much more of the answer comes from the gold document than from the others, divided by the same under "
+    "uniform attention: above 1 the model prefers the gold document; flat lines mean that it does so at any position. "
+    "Direct attention is what the rows look at when they decide a token; the rollout follows all paths through the "
+    "layers. The maps show an approximation of the rollout between all regions: rows sum to 1, colours end at the "
+    "largest share of a document, the framed column is the gold document.",
+    method="In the deciding rows of the answer's tokens, without EOS; attention is a mean over heads. Masses are "
+    "averaged over the tokens (direct attention: and over the layers) before they are divided.",
     variables={
-        "attention": Variable(
-            "attention", "Mean over layers of the mass from one region's queries to another's keys; rows sum to 1."
+        "direct_share": Variable("attention on the gold document", "Mass of the deciding rows on the gold document."),
+        "direct_share_over_uniform": Variable(
+            "attention on the gold document", "`direct_share` ÷ that of uniform attention.", "× uniform"
         ),
-        "rollout": Variable(
-            "rollout", "The same through all layers with the residual stream (identity added, rows normalised)."
+        "direct_lift": Variable("gold lift of attention", "Mass on the gold document ÷ mean of the other documents."),
+        "direct_lift_uniform": Variable("gold lift under uniform attention", _EVEN),
+        "direct_lift_over_uniform": Variable(
+            "gold lift of attention", "`direct_lift` ÷ `direct_lift_uniform`.", "× uniform"
         ),
-        "gold_lift": Variable(
-            "gold lift", "In the rollout, from the answer: gold document ÷ mean of the other documents."
+        "direct_log_lift": Variable(
+            "gold lift of attention, natural logarithm",
+            "ln `direct_lift_over_uniform`: 0 is even. Claims and figures average it over questions, since ratios are "
+            "skewed.",
         ),
-        "uniform_lift": Variable(
-            "gold lift under uniform attention",
-            "The same for uniform attention: it follows from mask and document lengths.",
+        "lift_by_layer": Variable(
+            "gold lift of attention by layer", "`direct_lift_over_uniform` layer by layer.", "× uniform"
         ),
-        "lift_over_uniform": Variable("gold lift", "`gold_lift` ÷ `uniform_lift`.", "× uniform"),
-        "lift_by_layer": Variable("gold lift of attention", "The gold lift of attention itself, layer by layer."),
-        "lift_by_step": Variable(
-            "gold lift by step",
-            "The gold lift of the rollout at ten moments from the first pass to the last; from the template where the "
-            "answer has no queries yet (the first pass of an autoregressive model).",
+        "rollout_lift": Variable(
+            "gold lift of the rollout",
+            "In the exact rollout over tokens (identity added, rows normalised, all layers multiplied): gold document "
+            "÷ mean of the other documents.",
+        ),
+        "rollout_lift_uniform": Variable("gold lift of the rollout under uniform attention", _EVEN),
+        "rollout_lift_over_uniform": Variable(
+            "gold lift of the rollout", "`rollout_lift` ÷ `rollout_lift_uniform`.", "× uniform"
+        ),
+        "rollout_log_lift": Variable(
+            "gold lift of the rollout, natural logarithm", "ln `rollout_lift_over_uniform`: 0 is even."
+        ),
+        "region_attention": Variable(
+            "attention between regions",
+            "In the last pass, mean over layers, from one region's queries to another's keys; rows sum to 1.",
+        ),
+        "region_rollout": Variable(
+            "rollout between regions (approximation)",
+            "Rollout of `region_attention` by layer. It treats the tokens of a region as one, so it only approximates "
+            "the rollout over tokens.",
+        ),
+        "region_rollout_lift": Variable(
+            "gold lift of the rollout between regions (approximation)",
+            "In `region_rollout`, from the answer: gold document ÷ mean of the other documents. Its row is the mean of "
+            "all answer positions of the last pass, EOS included.",
+        ),
+        "region_rollout_lift_over_uniform": Variable(
+            "gold lift of the rollout between regions (approximation)",
+            "`region_rollout_lift` ÷ the same for uniform attention.",
+            "× uniform",
         ),
     },
 )
@@ -68,33 +103,61 @@ def _condition(trace: Trace) -> dict[str, Any]:
     return {"model": trace.model["ref"], "documents": len(documents_of(trace)), "gold": gold_of(trace)}
 
 
-@analysis("flow", requires=("flow",), groups=_condition, words=WORDS)
+@analysis("flow", requires=("flow", "answer_flow", "answer_rollout"), groups=_condition, words=WORDS)
 def flow(trace: Trace) -> xr.Dataset:
-    """Attention between regions, its rollout, and the gold lift.
+    """Attention and rollout of the rows that decided the answer, their gold lift, and the rollout between regions.
 
-    Example: `fl.flow(traces).group("scale:llada", gold=2).estimate("gold_lift")`
+    Example: `fl.flow(traces).group("scale:llada", gold=2).estimate("direct_lift_over_uniform")`
     """
     regions = list(trace.regions)
     if "answer" not in regions:
         raise FloatlensError("this trace has no answer region; trace a question or a prompt")
     _need_all(trace, "region flow", "layer", trace.data["flow"].sizes["layer"])
-    steps = np.asarray(trace.data["flow"].values, dtype=np.float64)  # (step, layer, from, to)
-    last = steps[-1]
-    through = rollout(last)[-1]
-    even = rollout(np.broadcast_to(_uniform(trace), last.shape))[-1]
-    moments = np.linspace(0, len(steps) - 1, 10).round().astype(int)
-    by_step = [_lift(trace, rollout(steps[s])[-1], ~np.isnan(steps[s, 0]).any(axis=-1)) for s in moments]
-    data = {
-        "attention": (("from_region", "region"), last.mean(axis=0)),
-        "rollout": (("from_region", "region"), through),
-        "gold_lift": ((), _lift(trace, through)),
-        "uniform_lift": ((), _lift(trace, even)),
-        "lift_over_uniform": ((), _lift(trace, through) / _lift(trace, even)),
-        "lift_by_layer": (("layer",), np.array([_lift(trace, layer) for layer in last])),
-        "lift_by_step": (("moment",), np.array(by_step)),
+    data = {**_deciding(trace), **_between_regions(trace)}
+    layers = trace.data["flow"]["layer"].values
+    return xr.Dataset(data, coords={"from_region": regions, "region": regions, "layer": layers})
+
+
+def _deciding(trace: Trace) -> dict[str, Any]:
+    """Numbers of the rows that decided the answer's tokens, of those that were recorded."""
+    tokens = answer_tokens(trace)
+    tokens = tokens[~np.isnan(trace.data["answer_flow"].values[tokens]).any(axis=(1, 2))]
+    direct = nanmean(np.asarray(trace.data["answer_flow"].values[tokens], dtype=np.float64))  # (layer, region)
+    through = nanmean(np.asarray(trace.data["answer_rollout"].values[tokens, -1], dtype=np.float64))
+    even, even_through = (nanmean(rows) for rows in uniform_rows(trace, tokens))
+    gold = gold_of(trace)
+    column = None if gold is None else trace.regions.index(f"doc{gold}")
+    share, even_share = (np.nan if column is None else rows[column] for rows in (direct.mean(axis=0), even))
+    lift, even_lift = _lift(trace, direct.mean(axis=0)), _lift(trace, even)
+    rolled, even_rolled = _lift(trace, through), _lift(trace, even_through)
+    by_layer = np.array([_lift(trace, row) for row in direct]) / even_lift
+    return {
+        "direct_share": ((), share),
+        "direct_share_over_uniform": ((), share / even_share),
+        "direct_lift": ((), lift),
+        "direct_lift_uniform": ((), even_lift),
+        "direct_lift_over_uniform": ((), lift / even_lift),
+        "direct_log_lift": ((), _log(lift / even_lift)),
+        "lift_by_layer": (("layer",), by_layer),
+        "rollout_lift": ((), rolled),
+        "rollout_lift_uniform": ((), even_rolled),
+        "rollout_lift_over_uniform": ((), rolled / even_rolled),
+        "rollout_log_lift": ((), _log(rolled / even_rolled)),
     }
-    coords = {"layer": trace.data["flow"]["layer"].values, "moment": np.linspace(0, 1, 10).round(3)}
-    return xr.Dataset(data, coords={"from_region": regions, "region": regions, **coords})
+
+
+def _between_regions(trace: Trace) -> dict[str, Any]:
+    """The last pass by regions: attention, its rollout, and the gold lift of the answer's row."""
+    last = np.asarray(trace.data["flow"].values[-1], dtype=np.float64)  # (layer, from, to)
+    through, even = (rollout(x)[-1] for x in (last, np.broadcast_to(_uniform(trace), last.shape)))
+    answer = trace.regions.index("answer")
+    lift = _lift(trace, through[answer])
+    return {
+        "region_attention": (("from_region", "region"), last.mean(axis=0)),
+        "region_rollout": (("from_region", "region"), through),
+        "region_rollout_lift": ((), lift),
+        "region_rollout_lift_over_uniform": ((), lift / _lift(trace, even[answer])),
+    }
 
 
 def _need_all(trace: Trace, held: str, what: str, kept: int) -> None:
@@ -126,14 +189,26 @@ def token_rollout(trace: Trace, step: int = -1) -> xr.DataArray:
     return xr.DataArray(rollout(wide)[-1], dims=("query", "key"))
 
 
-def _lift(trace: Trace, through: Floats, asking: Bools | None = None) -> float:
-    """Gold ÷ mean of the other documents in the row of the answer (or, while it has no queries, of the template)."""
-    regions, gold, names = list(trace.regions), gold_of(trace), documents_of(trace)
+def gold_lift(group: Group, how: Literal["direct", "rollout"]) -> Estimate:
+    """The gold lift over uniform of a group: its geometric mean over questions, with the interval of the logarithms.
+
+    Example: `gold_lift(fl.flow(traces).group("scale:llada", gold=1), "direct").mean`
+    """
+    found = group.estimate(f"{how}_log_lift")
+    low, mean, high = (np.exp(part) for part in (found.low, found.mean, found.high))
+    return Estimate(mean, mean * found.std, low, high, found.n)
+
+
+def _log(ratio: float) -> float:
+    with np.errstate(divide="ignore"):
+        return float(np.log(ratio))
+
+
+def _lift(trace: Trace, row: Floats) -> float:
+    """Gold ÷ mean of the other documents, in a row (region); NaN without a gold or another document."""
+    gold, names = gold_of(trace), documents_of(trace)
     if gold is None or len(names) < 2:
         return float("nan")
-    row = regions.index("answer")
-    if asking is not None and not asking[row]:
-        row = regions.index("template") if "template" in regions else row
-    others = [regions.index(name) for name in names if name != f"doc{gold}"]
+    others = [trace.regions.index(name) for name in names if name != f"doc{gold}"]
     with np.errstate(invalid="ignore", divide="ignore"):
-        return float(through[row, regions.index(f"doc{gold}")] / through[row, others].mean())
+        return float(row[trace.regions.index(f"doc{gold}")] / row[others].mean())

@@ -1,31 +1,40 @@
-"""Means with seeded bootstrap intervals over samples. Values that are undefined in a sample (NaN) are left out.
+"""Numbers over samples with 95 % intervals, in closed form: means, scores from 0 to 1, and differences of both.
 
-A sample is a question: `by_question` averages its traces first, so whole questions are drawn and counted.
+A sample is a question: `by_question` averages its traces first, so questions are counted. Values that are undefined in
+a sample (NaN) are left out, column by column. `docs/claims/coverage.md` has the coverage of each kind of interval.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from floatlens.analysis.kernels import Floats, nanmean
 
-__all__ = ["Estimate", "by_question", "difference", "estimate", "estimate_of", "estimate_of_sets", "mean_of_means"]
-
+__all__ = [
+    "Estimate",
+    "average_of",
+    "by_question",
+    "difference",
+    "estimate",
+    "estimate_by_halves",
+    "estimate_of",
+    "share",
+    "share_difference",
+]
 
 _CONFIDENCE = 0.95
-_RESAMPLES = 1000
-_BATCH_BYTES = 64 << 20
+_SYMMETRIC = 1e-6  # skewness below which the correction is smaller than its rounding
+_SPLITS = 100
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over samples (arrays of one shape, or numbers) with its spread and a 95 % percentile interval."""
+    """A mean over samples (arrays of one shape, or numbers) with its spread and a 95 % interval."""
 
     mean: Floats
     std: Floats
@@ -79,102 +88,180 @@ def by_question(values: Floats, questions: Sequence[str]) -> Floats:
     return np.stack([nanmean(values[rows]) for rows in places.values()])
 
 
-def estimate(values: Floats, seed: int = 0) -> Estimate:
-    """Over the first axis, samples. With fewer than two there is no interval: low and high are NaN."""
-    values = np.asarray(values, dtype=np.float64)
-    defined = ~np.isnan(values)
-    mean = nanmean(values)
-    n = defined.sum(axis=0)
+def estimate(values: Floats) -> Estimate:
+    """The mean over the first axis, samples, with Hall's (1992) interval: a t interval whose ends are corrected for the
+    skewness of the samples. One point where samples do not differ; NaN with fewer than two.
+    Example: `estimate(np.array([0.2, 0.5, 0.3]))`"""
+    n, mean, second, third = _moments(np.asarray(values, dtype=np.float64))
     with np.errstate(invalid="ignore", divide="ignore"):
-        spread = np.where(defined, values - mean, 0.0) ** 2
-        std = np.sqrt(np.where(n > 1, spread.sum(axis=0) / np.maximum(n - 1, 1), np.nan))
-    low, high = _interval((values,), np.mean, seed)
-    return Estimate(mean, std, low, high, n)
+        variance = np.where(n > 1, n * second / (n - 1), np.nan)
+        low, high = _hall(mean, np.sqrt(variance / n), third / np.sqrt(n) / second**1.5, (n - 1).astype(np.float64))
+    return Estimate(mean, np.sqrt(variance), low, high, n)
 
 
-def difference(a: Floats, b: Floats, seed: int = 0) -> Estimate:
-    """Mean of `a` minus mean of `b` over their first axes, for unpaired samples; n is that of the smaller."""
+def difference(a: Floats, b: Floats) -> Estimate:
+    """Mean of `a` minus mean of `b` over their first axes, for unpaired samples: the intervals of both put together
+    (MOVER, Zou and Donner 2008), which covers skewed samples better than Welch's variance with Hall's correction. n is
+    that of the smaller set. For pairs, take `estimate(a - b)`.
+    Example: `difference(np.array([0.2, 0.5, 0.3]), np.array([0.1, 0.2]))`"""
+    return _apart(estimate(a), estimate(b))
+
+
+def _apart(one: Estimate, two: Estimate, correlation: Floats | float = 0.0) -> Estimate:
+    """The first minus the second: on each side, the errors of both as the sides of a triangle."""
+    mean = one.mean - two.mean
+    down = one.mean - one.low, two.high - two.mean
+    up = one.high - one.mean, two.mean - two.low
+    low, high = (np.sqrt(np.maximum(x**2 + y**2 - 2 * correlation * x * y, 0)) for x, y in (down, up))
+    std = np.sqrt((one.std**2 + two.std**2) / 2)
+    return Estimate(mean, std, mean - low, mean + high, np.minimum(one.n, two.n))
+
+
+def _moments(values: Floats) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
+    """n, mean and the second and third central moments (÷ n) over the first axis, of what is defined. Samples that do
+    not differ have moments of exactly 0."""
+    defined = ~np.isnan(values)
+    n, mean = defined.sum(axis=0), nanmean(values)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.where(defined, values - mean, 0.0)
+        alike = np.where(defined, values, -np.inf).max(0, initial=-np.inf) == np.where(defined, values, np.inf).min(
+            0, initial=np.inf
+        )
+        second, third = (np.where(alike, 0.0, (apart**power).sum(axis=0) / n) for power in (2, 3))
+    return n, mean, second, third
+
+
+def _hall(mean: Floats, error: Floats, skewness: Floats, degrees: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """The ends of Hall's interval; `error` and `skewness` are those of the estimator, not of one sample."""
+    t = special.stdtrit(degrees, 0.5 + _CONFIDENCE / 2)
+    ends = []
+    for side in (t, -t):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            bent = 3 / skewness * (np.cbrt(1 + skewness * (side - skewness / 6)) - 1)
+            turned = np.where(np.abs(skewness) < _SYMMETRIC, side, bent)
+            ends.append(np.where(error == 0, mean, mean - error * turned))
+    return ends[0], ends[1]
+
+
+# -- scores from 0 to 1: intervals that stay there, and have a width where every score is 0 or every one is 1 ----------
+
+
+def share(values: Floats) -> Estimate:
+    """The mean of scores from 0 to 1 over the first axis, with Wilson's interval. For scores between 0 and 1 (such as
+    F1) n is that of 0/1 scores with the same mean whose mean would vary as much: n·m(1 − m) ÷ variance.
+    Example: `share(np.array([1.0, 0.0, 1.0]))`"""
+    values = np.asarray(values, dtype=np.float64)
+    if ((values < 0) | (values > 1)).any():
+        raise ValueError("share: scores must lie between 0 and 1; for other numbers take estimate")
+    n, mean, second, _ = _moments(values)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        std = np.sqrt(np.where(n > 1, n * second / (n - 1), np.nan))
+        binary = mean * (1 - mean)
+        counted = np.where(binary == 0, n, n * binary / second)  # ∞ where all are the same fraction
+        z2 = special.ndtri(0.5 + _CONFIDENCE / 2) ** 2 / counted
+        middle, half = (mean + z2 / 2) / (1 + z2), np.sqrt(z2 * binary + z2**2 / 4) / (1 + z2)
+        low, high = (np.where(n > 1, end, np.nan) for end in (middle - half, middle + half))
+    return Estimate(mean, std, np.minimum(np.maximum(low, 0), mean), np.maximum(np.minimum(high, 1), mean), n)
+
+
+def share_difference(a: Floats, b: Floats, *, paired: bool) -> Estimate:
+    """Mean of `a` minus mean of `b`, scores from 0 to 1, with Newcombe's (1998) score interval: method 10 for pairs
+    (row i of both is one question; pairs with an undefined score are left out), or that for independent samples.
+    Example: `share_difference(np.array([1.0, 1, 0]), np.array([1.0, 0, 0]), paired=True)`"""
     a, b = (np.asarray(x, dtype=np.float64) for x in (a, b))
-    low, high = _interval((a, b), lambda x, y, axis: x.mean(axis) - y.mean(axis), seed)
-    n = np.minimum((~np.isnan(a)).sum(axis=0), (~np.isnan(b)).sum(axis=0))
-    with np.errstate(invalid="ignore"):
-        both = estimate(a, seed).std ** 2 + estimate(b, seed).std ** 2
-    return Estimate(nanmean(a) - nanmean(b), np.sqrt(both / 2), low, high, n)
+    if paired:
+        undefined = np.isnan(a) | np.isnan(b)
+        a, b = np.where(undefined, np.nan, a), np.where(undefined, np.nan, b)
+    one, two = share(a), share(b)
+    found = _apart(one, two, _correlation(a, b, one, two) if paired else 0.0)
+    std = estimate(a - b).std if paired else found.std
+    return replace(found, std=std, low=np.maximum(found.low, -1), high=np.minimum(found.high, 1))
 
 
-def _interval(data: tuple[Floats, ...], statistic: Callable[..., Floats], seed: int) -> tuple[Floats, Floats]:
-    """A percentile bootstrap interval of `statistic(*data, axis)`; samples are drawn along the first axis of each. Only
-    defined samples are drawn, so columns with different undefined samples are computed separately."""
-    shape = data[0].shape[1:]
-    flat = [x.reshape(len(x), -1) for x in data]
-    defined = ~np.isnan(np.concatenate(flat))
-    low, high = np.full((2, flat[0].shape[1]), np.nan)
-    patterns, belongs = np.unique(defined, axis=1, return_inverse=True)
-    for number, pattern in enumerate(patterns.T):
-        columns = np.flatnonzero(belongs.ravel() == number)
-        kept = np.split(pattern, np.cumsum([len(x) for x in flat])[:-1])
-        drawn = tuple(x[np.ix_(rows, columns)] for x, rows in zip(flat, kept, strict=True))
-        if min(len(x) for x in drawn) > 1:
-            low[columns], high[columns] = _bootstrap(drawn, statistic, seed)
-    return low.reshape(shape), high.reshape(shape)
+def _correlation(a: Floats, b: Floats, one: Estimate, two: Estimate) -> Floats:
+    """Of pairs, with Newcombe's continuity correction of a positive one; 0 where one side does not vary."""
+    n = one.n
+    with np.errstate(invalid="ignore", divide="ignore"):
+        covariance = nanmean((a - one.mean) * (b - two.mean)) * n / (n - 1)
+        found = covariance / (one.std * two.std)
+        correction = 1 / (2 * n * np.sqrt(one.mean * (1 - one.mean) * two.mean * (1 - two.mean)))
+        corrected = np.where(found > 0, np.maximum(found - correction, 0), found)
+        return np.asarray(np.where(np.isfinite(corrected), corrected, 0.0))
 
 
-def _bootstrap(data: tuple[Floats, ...], statistic: Callable[..., Floats], seed: int) -> tuple[Floats, Floats]:
-    largest = max(x.size for x in data)
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # equal samples have an interval of width 0
-        found = stats.bootstrap(
-            data,
-            statistic,
-            axis=0,
-            vectorized=True,
-            n_resamples=_RESAMPLES,
-            batch=max(1, _BATCH_BYTES // (8 * largest)),
-            confidence_level=_CONFIDENCE,
-            method="percentile",
-            rng=np.random.default_rng(seed),
-        ).confidence_interval
-    return np.asarray(found.low), np.asarray(found.high)
+def average_of(estimates: Sequence[Estimate]) -> Estimate:
+    """The mean of independent numbers, each counting alike, such as the gains on several data sets. Its interval is put
+    together from theirs (MOVER, Zou and Donner 2008), so it keeps their shape. `std` is the standard error, n the
+    number of samples in all.
+    Example: `average_of([share(np.array([1.0, 0.0])), share(np.array([1.0, 1.0, 0.0]))])`"""
+    mean, std, low, high, n = (
+        np.array([getattr(one, name) for one in estimates]) for name in ("mean", "std", "low", "high", "n")
+    )
+    whole = mean.mean(axis=0)
+    down, up = (np.sqrt((apart**2).sum(axis=0)) / len(estimates) for apart in (mean - low, high - mean))
+    error = np.sqrt((std**2 / n).sum(axis=0)) / len(estimates)
+    return Estimate(whole, error, whole - down, whole + up, n.sum(axis=0))
 
 
-def estimate_of(values: Floats, statistic: Callable[[Floats], float], seed: int = 0) -> Estimate:
-    """A number computed from all samples at once (a rank correlation, a share above a threshold), with its interval.
-    `std` is that of the bootstrap: the standard error. Samples in which nothing is defined are neither drawn nor
-    counted."""
-    return estimate_of_sets([values], statistic, seed)
+# -- numbers computed from all samples at once ------------------------------------------------------------------------
 
 
-def estimate_of_sets(sets: Sequence[Floats], statistic: Callable[..., float], seed: int = 0) -> Estimate:
-    """The same for several sets of samples, `statistic(*sets)`: samples are drawn within their set. n is that of the
-    smallest set."""
-    held = [np.asarray(values, dtype=np.float64) for values in sets]
-    whole = np.asarray(statistic(*held), dtype=np.float64)
-    held = [values[~np.isnan(values).all(axis=tuple(range(1, values.ndim)))] for values in held]
-    fewest = min(len(values) for values in held)
-    random = np.random.default_rng(seed)
-    drawn = [
-        statistic(*(values[random.integers(len(values), size=len(values))] for values in held))
-        for _ in range(_RESAMPLES if fewest > 1 else 0)
-    ]
-    return _from_draws(whole, np.array(drawn), fewest)
+def estimate_of(values: Floats, statistic: Callable[[Floats], float]) -> Estimate:
+    """A smooth number of all samples (a ratio of means, an area), `statistic(values)`, with Hall's interval of its
+    jackknife pseudo-values: each sample is left out once. `std` is the standard error. Samples in which nothing is
+    defined do not count. No interval where the number is undefined without one of the samples.
+    Example: `estimate_of(np.array([[1.0, 2], [2, 3], [1, 3]]), lambda x: x[:, 0].mean() / x[:, 1].mean())`"""
+    values = _defined(values)
+    whole, n = np.asarray(statistic(values), dtype=np.float64), len(values)
+    if n < 2:
+        return _without_interval(whole, n)
+    pseudo = estimate(n * whole - (n - 1) * _leaving_one_out(values, statistic))
+    if int(pseudo.n) < n:
+        return _without_interval(whole, n)
+    shift = whole - pseudo.mean
+    return Estimate(whole, pseudo.std / np.sqrt(n), pseudo.low + shift, pseudo.high + shift, np.asarray(n))
 
 
-def mean_of_means(groups: Sequence[Floats], seed: int = 0) -> Estimate:
-    """The mean of the groups' means, each group counting alike; samples are drawn within their group. `std` is that of
-    the bootstrap, n the number of samples in all groups."""
-    held = [np.asarray(group, dtype=np.float64) for group in groups]
-    whole = np.asarray(np.mean([group.mean() for group in held]))
-    drawn = np.zeros(_RESAMPLES if held and min(len(group) for group in held) > 1 else 0)
-    random = np.random.default_rng(seed)
-    for group in held:
-        for i in range(len(drawn)):
-            drawn[i] += group[random.integers(len(group), size=len(group))].mean() / len(held)
-    return _from_draws(whole, drawn, sum(len(group) for group in held))
+def estimate_by_halves(
+    values: Floats, statistic: Callable[[Floats], float], *, bounds: tuple[float, float]
+) -> Estimate:
+    """A number that is not smooth in the samples (ranks, counts above a threshold): noise in the means it is computed
+    from biases it, and resampling adds the same bias again.
+
+    Random halves of the samples show the bias (it doubles there) and the spread. The interval is a t interval around
+    the corrected number, with the larger of the errors from halves and from leaving out one sample; it lies within
+    `bounds` and holds the number itself.
+    Example: `estimate_by_halves(scores, lambda x: (x.mean(0) > 0.1).mean(), bounds=(0, 1))`
+    """
+    values = _defined(values)
+    whole, n = np.asarray(statistic(values), dtype=np.float64), len(values)
+    if n < 2 or np.isnan(whole):
+        return _without_interval(whole, n)
+    kept, random = n // 2, np.random.default_rng(0)
+    orders = [random.permutation(n) for _ in range(_SPLITS)]
+    halves = np.array([statistic(values[half]) for order in orders for half in (order[:kept], order[kept : 2 * kept])])
+    halves = halves[np.isfinite(halves)]
+    left = _leaving_one_out(values, statistic)
+    if not len(halves) or not np.isfinite(left).all():
+        return _without_interval(whole, n)
+    ratio = kept / (n - kept)
+    middle = whole - ratio * (halves.mean() - whole)
+    error = max(np.sqrt(ratio) * halves.std(), np.sqrt(n - 1) * left.std())
+    reach = special.stdtrit(n - 1, 0.5 + _CONFIDENCE / 2) * error
+    low, high = np.clip([min(middle - reach, whole), max(middle + reach, whole)], *bounds)
+    return Estimate(whole, np.asarray(error), low, high, np.asarray(n))
 
 
-def _from_draws(whole: Floats, drawn: Floats, n: int) -> Estimate:
-    """A number with the spread and the percentiles of its bootstrap draws, of those that are defined."""
-    drawn = drawn[np.isfinite(drawn)]
-    tail = 50 * (1 - _CONFIDENCE)
-    low, high = np.percentile(drawn, [tail, 100 - tail]) if len(drawn) else np.full(2, np.nan)
-    return Estimate(whole, drawn.std() if len(drawn) else np.asarray(np.nan), low, high, np.asarray(n))
+def _defined(values: Floats) -> Floats:
+    """Without the samples in which nothing is defined."""
+    values = np.asarray(values, dtype=np.float64)
+    return values[~np.isnan(values).all(axis=tuple(range(1, values.ndim)))]
+
+
+def _leaving_one_out(values: Floats, statistic: Callable[[Floats], float]) -> Floats:
+    return np.array([statistic(np.delete(values, place, axis=0)) for place in range(len(values))], dtype=np.float64)
+
+
+def _without_interval(whole: Floats, n: int) -> Estimate:
+    nothing = np.asarray(np.nan)
+    return Estimate(whole, nothing, nothing, nothing, np.asarray(n))

@@ -1,6 +1,6 @@
 """Numpy kernels: plain arrays in, plain arrays out, keys on the last axis. They know nothing of traces or figures.
 
-What is not defined (the overlap of two empty sets, the slope of one step) is NaN.
+What is not defined (the mean over no queries) is NaN. How attention moves over steps: `motion`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -22,77 +21,6 @@ def nanmean(x: Floats, axis: int | tuple[int, ...] = 0) -> Floats:
         warnings.simplefilter("ignore", RuntimeWarning)
         mean: Floats = np.nanmean(x, axis=axis)
     return mean
-
-
-# -- how attention moves (methods §2): sets are (step, …, key), distributions too, and sum to 1 over keys -------------
-
-
-def jaccard(a: Bools, b: Bools) -> Floats:
-    """(…): |a ∩ b| / |a ∪ b| over the last axis."""
-    union = (a | b).sum(axis=-1)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(union > 0, (a & b).sum(axis=-1) / np.maximum(union, 1), np.nan))
-
-
-def lifetime(anchors: Bools) -> Floats:
-    """(…): mean number of consecutive steps (first axis) that a key stays in the set, over all its stays."""
-    begins = anchors.copy()
-    begins[1:] &= ~anchors[:-1]
-    stays = begins.sum(axis=(0, -1))
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(stays > 0, anchors.sum(axis=(0, -1)) / np.maximum(stays, 1), np.nan))
-
-
-def distinct(anchors: Bools) -> Floats:
-    """(…): how many keys are in the set at some step."""
-    return np.asarray(anchors.any(axis=0).sum(axis=-1), dtype=np.float64)
-
-
-def entropy(share: Floats, present: Bools) -> Floats:
-    """(…): entropy over the present keys, divided by that of uniform attention: 1 = uniform, 0 = one key."""
-    p = np.where(present & (share > 0), share, 1.0)
-    most = np.log(np.maximum(present.sum(axis=-1), 2))
-    return np.asarray(np.where(np.isnan(share).all(axis=-1), np.nan, -(p * np.log(p)).sum(axis=-1) / most))
-
-
-def wasserstein(share: Floats) -> Floats:
-    """(step − 1, …): how far mass moves from one step to the next, with all positions scaled to [0, 1]."""
-    gaps = np.diff(np.cumsum(np.nan_to_num(share), axis=-1), axis=0)
-    defined = np.asarray(~np.isnan(share).all(axis=-1))
-    moved = np.abs(gaps[..., :-1]).sum(axis=-1) / max(share.shape[-1] - 1, 1)
-    return np.asarray(np.where(defined[1:] & defined[:-1], moved, np.nan))
-
-
-def track(share: Floats) -> Floats:
-    """(step, …): the position with the largest share, the first of equals; NaN where nothing is defined."""
-    filled = np.where(np.isnan(share), -np.inf, share)
-    return np.where(np.isfinite(filled).any(axis=-1), filled.argmax(axis=-1), np.nan)
-
-
-def slope(track: Floats, steps: Floats) -> Floats:
-    """(…): Theil–Sen slope of tracks (step, …) in positions per step: the median over all pairs of steps."""
-    first, second = np.triu_indices(len(steps), k=1)
-    if not len(first):
-        return np.full(track.shape[1:], np.nan)
-    run = (steps[second] - steps[first]).reshape(-1, *([1] * (track.ndim - 1)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(np.nanmedian((track[second] - track[first]) / run, axis=0))
-
-
-def correlation(track: Floats, frontier: Floats) -> Floats:
-    """(…): Pearson correlation of tracks (step, …) with one value per step; NaN when either never changes."""
-    flat = track.reshape(len(track), -1)
-    found = [_pearson(column, frontier) for column in flat.T]
-    return np.array(found).reshape(track.shape[1:])
-
-
-def _pearson(x: Floats, y: Floats) -> float:
-    both = np.isfinite(x) & np.isfinite(y)
-    x, y = x[both], y[both]
-    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return float("nan")
-    return float(stats.pearsonr(x, y).statistic)
 
 
 # -- uniform attention (methods §1), under a full mask, a causal one, or block attention: causal, except that positions
@@ -123,13 +51,20 @@ def uniform_flow(
 ) -> Floats:
     """(region, region): mean mass from the queries of one region to the keys of another; NaN without queries."""
     member = np.eye(regions)[region_of] * present[:, None]  # (position, region)
-    seen = np.cumsum(member, axis=0) if causal else np.broadcast_to(member.sum(axis=0), member.shape)
-    if causal and together is not None:
-        inside = member * together[:, None]
-        seen = seen + together[:, None] * (inside.sum(axis=0) - np.cumsum(inside, axis=0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        rows = np.where(present[:, None], seen / seen.sum(axis=1, keepdims=True), 0.0)
+        rows = uniform_mix(member, present, causal=causal, together=together)
         return np.asarray(member.T @ rows / member.sum(axis=0)[:, None])
+
+
+def uniform_mix(x: Floats, present: Bools, *, causal: bool, together: Bools | None = None) -> Floats:
+    """(query, column): the mean of `x` (key, column) over the keys that a query sees; 0 where there is no token."""
+    held = x * present[:, None]
+    seen = np.cumsum(held, axis=0) if causal else np.broadcast_to(held.sum(axis=0), held.shape)
+    if causal and together is not None:
+        inside = held * together[:, None]
+        seen = seen + together[:, None] * (inside.sum(axis=0) - np.cumsum(inside, axis=0))
+    count = _keys_seen(present, together) if causal else np.full(len(present), present.sum(), dtype=np.float64)
+    return np.where(present[:, None], seen / np.maximum(count, 1)[:, None], 0.0)
 
 
 def _keys_seen(present: Bools, together: Bools | None) -> Floats:

@@ -16,6 +16,7 @@ from floatlens.analysis.anchors import QueryGroup, anchors, present
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels import Bools, Floats, advantage, nanmean, split
 from floatlens.analysis.registry import analysis
+from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
 
@@ -45,7 +46,7 @@ WORDS = Words(
 
 
 @analysis("qk", requires=("received", "qk_dot", "qk_cos", "key_norm"), words=WORDS)
-def qk(trace: Trace, *, rule: str = "zscore", group: QueryGroup = "all") -> xr.Dataset:
+def qk(trace: Trace, *, rule: str = DEFAULT_RULE, group: QueryGroup = "all") -> xr.Dataset:
     """The advantage of anchors in q·k and its two parts, by layer and head.
 
     Example: `fl.qk(trace).angle_part.mean  # model × layer × head`
@@ -104,7 +105,7 @@ class QKMaps:
         return tuple(keys[np.argsort(-nanmean(self.dot[:, keys]), kind="stable")].tolist())
 
 
-def qk_maps(trace: Trace, layer: int, head: int, step: int | None = None, *, rule: str = "zscore") -> QKMaps:
+def qk_maps(trace: Trace, layer: int, head: int, step: int | None = None, *, rule: str = DEFAULT_RULE) -> QKMaps:
     """The maps of one layer, head and step (by default the last that was kept), by their numbers in the model.
 
     Needs heatmaps: `fl.trace(…, probes=[*DEFAULT_PROBES, QK(heatmaps=Select(layers=[3], heads=[1], steps=[-1]))])`.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec
@@ -28,9 +28,11 @@ from floatlens.core.errors import FloatlensError
 from floatlens.core.registry import Registry
 from floatlens.traces import Trace
 
-__all__ = ["ANALYSES", "Analysis", "analyse", "analysis", "question_of", "with_rule"]
+__all__ = ["ANALYSES", "Across", "Analysis", "analyse", "analysis", "forget_optional", "question_of", "with_rule"]
 
 P = ParamSpec("P")
+Across = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, float]]
+"""From the attributes that `measure` left on the datasets of one question's traces to numbers of the question."""
 
 ANALYSES: Registry[Analysis[...]] = Registry(
     "analysis",
@@ -43,6 +45,9 @@ ANALYSES: Registry[Analysis[...]] = Registry(
         "retrieval_heads": "floatlens.analysis.retrieval:retrieval_heads",
         "flow": "floatlens.analysis.flow:flow",
         "extremes": "floatlens.analysis.extremes:extremes",
+        "sinks": "floatlens.analysis.sinks:sinks",
+        "order": "floatlens.analysis.order:order",
+        "lens": "floatlens.analysis.lens:lens",
     },
 )
 """Analyses by name, in the order of the report."""
@@ -72,6 +77,8 @@ class Analysis(Generic[P]):
     groups: Callable[[Trace], dict[str, Any]]
     summarise: Callable[[Group], Iterable[Summary]]
     words: Words
+    across: Across | None = None
+    optional: bool = False
 
     def __call__(self, traces: Traces, *args: P.args, **kwargs: P.kwargs) -> Result:
         return _walk(traces, {self.name: (self, self._bound(*args, **kwargs))})[self.name]
@@ -94,14 +101,18 @@ def analysis(
     words: Words | None = None,
     groups: Callable[[Trace], dict[str, Any]] = lambda trace: {"model": trace.model["ref"]},
     summarise: Callable[[Group], Iterable[Summary]] = no_summary,
+    across: Across | None = None,
+    optional: bool = False,
 ) -> Callable[[Callable[Concatenate[Trace, P], xr.Dataset]], Analysis[P]]:
     """Make an `Analysis` of a function from one trace to a dataset; it is registered by a line in `ANALYSES`.
     `requires` are the trace variables it reads, `groups` says which traces are samples of one thing (by default, a
-    model), and `summarise` yields numbers of a whole group for the tables."""
+    model), and `summarise` yields numbers of a whole group for the tables. `across` compares the traces of one
+    question: from the `attrs` of their datasets to numbers that all of them then hold.
+    `optional` says that its probe is off by default, so traces without it are no news unless it was asked for."""
 
     def make(measure: Callable[Concatenate[Trace, P], xr.Dataset]) -> Analysis[P]:
         told = words or Words(name.replace("_", " ").capitalize())
-        made = Analysis(name, tuple(requires), measure, groups, summarise, told)
+        made = Analysis(name, tuple(requires), measure, groups, summarise, told, across, optional)
         update_wrapper(made, measure, updated=())
         made.__doc__ = "\n\n".join(filter(None, [inspect.getdoc(measure), told.text()]))
         return made
@@ -117,6 +128,8 @@ class _Pile:
     like: xr.Dataset
     keys: dict[str, Any]
     facts: dict[str, Any]
+    across: Across | None = None
+    kept: list[Mapping[str, Any]] = field(default_factory=list)
     values: dict[str, list[Any]] = field(default_factory=dict)
     questions: list[str] = field(default_factory=list)
     data_sets: list[str] = field(default_factory=list)
@@ -127,6 +140,8 @@ class _Pile:
         question = question_of(trace)
         self.questions.append(alone if question is None else question)
         self.data_sets.append(trace.data_set or "")
+        if self.across is not None:
+            self.kept.append(sample.attrs)
         if len(self.questions) > 1:
             sample, self.like = (one.drop_dims("step", errors="ignore") for one in (sample, self.like))
             self.values = {name: values for name, values in self.values.items() if name in self.like}
@@ -139,19 +154,29 @@ class _Pile:
                 )
             self.values.setdefault(str(name), []).append(np.asarray(array.values, dtype=np.float64))
 
-    def group(self, seed: int) -> Group:
+    def group(self) -> Group:
         """All samples, with the dimension `sample` first and the question and data set of each as coordinates."""
         data = {name: (("sample", *self.like[name].dims), np.stack(values)) for name, values in self.values.items()}
         about = {"question": ("sample", self.questions), "data_set": ("sample", self.data_sets)}
         samples = xr.Dataset(data, coords=self.like[list(data)].coords).assign_coords(about)
-        return Group(self.keys, self.facts, samples, seed)
+        if self.across is not None:
+            samples = samples.assign(self._compared(self.across))
+        return Group(self.keys, self.facts, samples)
+
+    def _compared(self, across: Across) -> dict[str, Any]:
+        """What the traces of each question say together, for each of them."""
+        traces: dict[str, list[Mapping[str, Any]]] = {}
+        for question, kept in zip(self.questions, self.kept, strict=True):
+            traces.setdefault(question, []).append(kept)
+        found = {question: across(kept) for question, kept in traces.items()}
+        names = next(iter(found.values()))
+        return {name: ("sample", np.array([found[one][name] for one in self.questions])) for name in names}
 
 
 def analyse(
     traces: Traces,
     wanted: Mapping[str, Mapping[str, Any]] | Iterable[str],
     *,
-    seed: int = 0,
     skipped: dict[str, str] | None = None,
 ) -> dict[str, Result]:
     """Several analyses in one pass over the traces, which are opened one after the other.
@@ -162,7 +187,13 @@ def analyse(
     Example: `analyse("runs/a", ["drift", "absorption"])["drift"]`
     """
     settings: Mapping[str, Mapping[str, Any]] = wanted if isinstance(wanted, Mapping) else {name: {} for name in wanted}
-    return _walk(traces, {name: (ANALYSES[name], dict(given)) for name, given in settings.items()}, seed, skipped)
+    return _walk(traces, {name: (ANALYSES[name], dict(given)) for name, given in settings.items()}, skipped)
+
+
+def forget_optional(skipped: dict[str, str]) -> None:
+    """Where all analyses were wanted: say nothing of those that need a probe which is off by default."""
+    for name in [name for name in skipped if name in ANALYSES and ANALYSES[name].optional]:
+        del skipped[name]
 
 
 def with_rule(names: Iterable[str], rule: str | None) -> dict[str, dict[str, Any]]:
@@ -174,7 +205,6 @@ def with_rule(names: Iterable[str], rule: str | None) -> dict[str, dict[str, Any
 def _walk(
     traces: Traces,
     wanted: Mapping[str, tuple[Analysis[...], dict[str, Any]]],
-    seed: int = 0,
     skipped: dict[str, str] | None = None,
 ) -> dict[str, Result]:
     whole = {name: one.settings(**given) for name, (one, given) in wanted.items()}  # a wrong one fails before any work
@@ -194,10 +224,10 @@ def _walk(
                 skipped[name] = str(error)
                 del chosen[name]
                 continue
-            piles[name].setdefault(tuple(keys.items()), _Pile(sample, keys, facts)).add(sample, trace)
+            piles[name].setdefault(tuple(keys.items()), _Pile(sample, keys, facts, one.across)).add(sample, trace)
     if not versions:
         raise FloatlensError("no traces to analyse")
-    groups = {name: tuple(pile.group(seed) for pile in piles[name].values()) for name in chosen}
+    groups = {name: tuple(pile.group() for pile in piles[name].values()) for name in chosen}
     return {
         name: Result(name, whole[name], groups[name], versions, one.summarise, one.words)
         for name, (one, _) in chosen.items()

@@ -1,15 +1,15 @@
 """`Result`: what an analysis found in one or many traces, kept sample by sample so means have intervals.
 
 A group is a model, or a model under one condition (such as the position of the gold document). Its samples are a
-dataset with the dimension `sample` (a trace) first and the coordinates `question` and `data_set`. Intervals draw and
-count questions, since traces of one question are not independent. Nothing is averaged before it is asked for.
+dataset with the dimension `sample` (a trace) first and the coordinates `question` and `data_set`. Intervals count
+questions, since traces of one question are not independent. Nothing is averaged before it is asked for.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -117,12 +117,18 @@ class Group:
     keys: Mapping[str, Any]
     facts: Mapping[str, Any]
     samples: xr.Dataset
-    seed: int = 0
     _made: dict[tuple[str, str | None], Estimate] = field(default_factory=dict, repr=False)
 
     @property
     def model(self) -> str:
         return str(self.keys["model"])
+
+    @property
+    def control(self) -> Mapping[str, Any] | None:
+        """Set where the model is a control, such as one with shuffled weights: the model it is a control `of`, its
+        `kind` and its `seed`."""
+        found: Mapping[str, Any] | None = self.facts.get("control")
+        return found
 
     @property
     def traces(self) -> int:
@@ -181,7 +187,7 @@ class Group:
 
     def estimated(self, values: Floats) -> Estimate:
         """The same for numbers (sample, …) computed from the variables of this group."""
-        return estimate(self.by_question(values), self.seed)
+        return estimate(self.by_question(values))
 
     def coordinate(self, variable: str, dim: str) -> list[Any]:
         """The labels of a dimension of a variable."""
@@ -232,6 +238,11 @@ class Result:
     def models(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(group.model for group in self.groups))
 
+    def without_controls(self) -> Result:
+        """The same for the models under study alone, without controls such as shuffled weights."""
+        own = tuple(group for group in self.groups if group.control is None)
+        return self if len(own) == len(self.groups) else replace(self, groups=own)
+
     @property
     def n(self) -> int:
         """How many questions there are in all groups; one that several models were asked counts once."""
@@ -268,7 +279,7 @@ class Result:
         coords["data_set"] = ("sample", [name for group in groups for name in group.data_sets])
         values = np.concatenate([group.values(variable) for group in groups])
         samples = xr.Dataset({variable: (like.dims, values)}, coords=coords)
-        return Group({"model": model}, groups[0].facts, samples, groups[0].seed)
+        return Group({"model": model}, groups[0].facts, samples)
 
     @cached_property
     def summary(self) -> tuple[tuple[Group, Summary], ...]:

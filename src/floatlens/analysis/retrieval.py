@@ -11,18 +11,27 @@ from typing import Literal, get_args
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy import stats
 
+from floatlens.analysis.deciding import answer_tokens
 from floatlens.analysis.description import Variable, Words
-from floatlens.analysis.intervals import Estimate, estimate_of
+from floatlens.analysis.intervals import Estimate, estimate_by_halves
 from floatlens.analysis.kernels import Bools, Floats, nanmean
 from floatlens.analysis.registry import analysis
 from floatlens.analysis.result import Group, Summary
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.traces import Trace
 
-__all__ = ["HALVES", "SCORES", "THRESHOLDS", "Half", "Score", "depth_correlation", "retrieval_heads", "share_above"]
+__all__ = [
+    "HALVES",
+    "SCORES",
+    "THRESHOLDS",
+    "Half",
+    "Score",
+    "depth_correlation",
+    "retrieval_heads",
+    "share_above",
+]
 
 Score = Literal["copy", "copy_code", "focus", "mass", "qr"]
 SCORES: tuple[Score, ...] = get_args(Score)
@@ -72,9 +81,11 @@ def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
         defined = np.isfinite(flat)
         if not defined.any() or np.ptp(flat[defined]) == 0 or np.ptp(layers[defined]) == 0:
             return float("nan")
-        return float(stats.spearmanr(flat[defined], layers[defined]).statistic)
+        ranks = stats.rankdata(np.stack([flat[defined], layers[defined]]), axis=1)  # ties have their mean rank
+        first, second = ranks - ranks.mean(axis=1, keepdims=True)
+        return float(first @ second / np.sqrt((first @ first) * (second @ second)))
 
-    return estimate_of(group.by_question(group.values(score)), statistic, group.seed)
+    return estimate_by_halves(group.by_question(group.values(score)), statistic, bounds=(-1, 1))
 
 
 def share_above(group: Group, half: Half, score: Score = "copy", above: float = THRESHOLDS[0]) -> Estimate:
@@ -88,7 +99,7 @@ def share_above(group: Group, half: Half, score: Score = "copy", above: float = 
         defined = part[~np.isnan(part)]
         return float((defined > above).mean()) if len(defined) else float("nan")
 
-    return estimate_of(group.by_question(group.values(score)), statistic, group.seed)
+    return estimate_by_halves(group.by_question(group.values(score)), statistic, bounds=(0, 1))
 
 
 def _summary(group: Group) -> Iterator[Summary]:
@@ -116,22 +127,15 @@ def retrieval_heads(trace: Trace, *, score: Score | Literal["all"] = "all") -> x
     return xr.Dataset(data, coords=coords)
 
 
-def _answer_tokens(trace: Trace) -> NDArray[np.intp]:
-    """Indices of the committed tokens that are part of the answer: before the first EOS of the finished sequence."""
-    place, ids = trace.data["token_position"].values, trace.data["token_id"].values
-    ends = place[np.isin(ids, trace.model["eos_ids"])]
-    return np.flatnonzero(place < (ends.min() if len(ends) else np.inf))
-
-
 def _recorded(trace: Trace) -> Bools:
     """(token): whether the pass that decided an answer token was recorded; under a selection of steps not all are."""
-    return np.asarray(trace.data["answer_argmax"].values[_answer_tokens(trace), 0, 0] >= 0)
+    return np.asarray(trace.data["answer_argmax"].values[answer_tokens(trace), 0, 0] >= 0)
 
 
 def _hits(trace: Trace) -> tuple[Bools, Bools]:
     """(token, layer, head): whether the largest weight lies in the evidence, and there on the token being written. Of
     the answer tokens whose passes were recorded."""
-    rows = _answer_tokens(trace)[_recorded(trace)]
+    rows = answer_tokens(trace)[_recorded(trace)]
     where = trace.data["answer_argmax"].values[rows].astype(np.intp)
     evidence, final = trace.data["evidence"].values, trace.data["final"].values
     inside = evidence[where]
@@ -149,7 +153,7 @@ def _copy(trace: Trace) -> Floats:
     if not len(evidence):
         return _undefined(trace)
     _, hit = _hits(trace)
-    written, known = trace.data["token_id"].values[_answer_tokens(trace)], _recorded(trace)
+    written, known = trace.data["token_id"].values[answer_tokens(trace)], _recorded(trace)
     evidence = evidence[np.isin(evidence, written[known]) | ~np.isin(evidence, written)]  # others are unknown
     if not len(evidence):
         return _undefined(trace)
@@ -160,7 +164,7 @@ def _copy(trace: Trace) -> Floats:
 
 def _copy_code(trace: Trace) -> Floats:
     evidence = trace.data["final"].values[trace.data["evidence"].values]
-    written = trace.data["token_id"].values[_answer_tokens(trace)]
+    written = trace.data["token_id"].values[answer_tokens(trace)]
     covered = (Counter(evidence.tolist()) & Counter(written.tolist())).total()  # as ROUGE-1 counts
     if not len(evidence) or covered / len(evidence) <= _RECALL or not _recorded(trace).all():
         return _undefined(trace)
@@ -176,7 +180,7 @@ def _focus(trace: Trace) -> Floats:
 
 
 def _mass(trace: Trace) -> Floats:
-    mass = trace.data["answer_evidence"].values[_answer_tokens(trace)].astype(np.float64)
+    mass = trace.data["answer_evidence"].values[answer_tokens(trace)].astype(np.float64)
     return nanmean(mass) if len(mass) else _undefined(trace)
 
 

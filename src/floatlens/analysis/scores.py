@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from floatlens.analysis.intervals import Estimate, estimate, mean_of_means
+from floatlens.analysis.intervals import Estimate, average_of, share, share_difference
 from floatlens.analysis.kernels import Floats
 from floatlens.analysis.tables import Table
 from floatlens.records.condition import CLOSED, RAG, Condition
@@ -21,21 +21,21 @@ _GAIN = ["model", "data", "metric", "before", "after", "gain", "low", "high", "n
 
 
 def scores(answers: pd.DataFrame) -> pd.DataFrame:
-    """Mean of each metric for each model, data set and condition, with its interval over questions (as shares).
+    """Mean of each metric for each model, data set and condition, as a share, with Wilson's interval over questions.
     Example: `scores(answers).query("metric == 'accuracy'")`"""
     rows = []
     for (model, data, condition), group in answers.groupby(["model", "data", "condition"], sort=False):
         who = {"model": model, "data": data, "condition": str(condition), "kind": group["kind"].iloc[0]}
         for metric in METRICS:
-            found = estimate(group[metric].dropna().to_numpy(dtype=np.float64))
+            found = share(group[metric].dropna().to_numpy(dtype=np.float64))
             rows.append({**who, "metric": metric, **found.numbers})
     return pd.DataFrame(rows, columns=["model", "data", "condition", "kind", "metric", "mean", "low", "high", "n"])
 
 
 def gains(answers: pd.DataFrame, before: Condition = CLOSED, after: Condition = RAG) -> pd.DataFrame:
-    """What each metric gains from one condition to the other, on the questions answered in both, with paired intervals.
-    One row for each model, data set and metric. Data "average" is the mean over data sets, each counting alike; the
-    metric "average" is the mean of accuracy and F1 (the Avg. of Table 1)."""
+    """What each metric gains from one condition to the other, on the questions answered in both, with Newcombe's
+    interval for pairs. One row for each model, data set and metric. Data "average" is the mean over data sets, each
+    counting alike; the metric "average" is the mean of accuracy and F1 (the Avg. of Table 1)."""
     rows = []
     for model, own in answers.groupby("model", sort=False):
         pairs = {
@@ -45,12 +45,12 @@ def gains(answers: pd.DataFrame, before: Condition = CLOSED, after: Condition = 
         }
         for metric in (*METRICS, "average"):
             values = {data: _of(pair, metric) for data, pair in pairs.items()}
+            found = {data: share_difference(new, old, paired=True) for data, (old, new) in values.items()}
             for data, (old, new) in values.items():
-                rows.append(_gain(str(model), data, metric, old.mean(), new.mean(), estimate(new - old)))
+                rows.append(_gain(str(model), data, metric, old.mean(), new.mean(), found[data]))
             if values:
                 old, new = (np.mean([value[i].mean() for value in values.values()]) for i in (0, 1))
-                found = mean_of_means([new - old for old, new in values.values()])
-                rows.append(_gain(str(model), "average", metric, float(old), float(new), found))
+                rows.append(_gain(str(model), "average", metric, float(old), float(new), average_of([*found.values()])))
     return pd.DataFrame(rows, columns=_GAIN)
 
 
@@ -173,7 +173,7 @@ def _caption(gained: pd.DataFrame, paper: bool) -> str:
     text = (
         "In percent. Acc: the normalised answer contains a normalised accepted answer; F1: over bags of words; Avg.: "
         "the mean of Acc and F1 over data sets, on the questions answered in both conditions; gain: from closed book "
-        "to RAG, in percentage points, with a paired 95 % bootstrap interval over questions."
+        "to RAG, in percentage points, with a paired 95 % interval over questions (Newcombe)."
     )
     if not gained.empty:
         text += f" {int(gained.loc[gained['data'] == 'average', 'n'].max())} questions."

@@ -2,8 +2,8 @@
 
 Robustness is the area under the curve divided by the width of its axis (the mean of the points where the axis has no
 scale) and by the score with the gold documents alone; for masks, by the score at the fewest masks. It is computed on
-the questions that have a score at every point and in the reference; the bootstrap draws whole questions. It is not
-defined where the reference is 0.
+the questions that have a score at every point and in the reference; its interval leaves out each question in turn. It
+is not defined where the reference is 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from floatlens.analysis.conditions import rank
-from floatlens.analysis.intervals import Estimate, estimate, estimate_of
+from floatlens.analysis.intervals import Estimate, estimate_of, share
 from floatlens.analysis.kernels import Floats
 from floatlens.data.stress import STRESS_TESTS
 from floatlens.evaluation.metrics import normalise
@@ -89,7 +89,7 @@ def _curve(
         mean = values.mean(axis=0) if len(values) else np.full(len(columns), np.nan)
         return relative_area(mean[[at[point] for point in line]], mean[at[reference]], width)
 
-    scores, clean = (estimate(given[at].to_numpy(dtype=np.float64)) for at in (line, reference))
+    scores, clean = (share(given[at].to_numpy(dtype=np.float64)) for at in (line, reference))
     return Curve(*who, test, series, metric, tuple(line), scores, clean, estimate_of(paired, summary))
 
 
@@ -111,7 +111,7 @@ def agreement(answers: pd.DataFrame) -> pd.DataFrame:
         texts = wide.map(normalise).to_numpy()
         pairs = list(combinations(range(texts.shape[1]), 2))
         same = np.array([[row[i] == row[j] for i, j in pairs] for row in texts], dtype=np.float64).mean(axis=1)
-        rows.append({"model": model, "data": data, "orders": wide.shape[1], **_numbers(estimate(same))})
+        rows.append({"model": model, "data": data, "orders": wide.shape[1], **_numbers(share(same))})
     return pd.DataFrame(rows, columns=["model", "data", "orders", "mean", "low", "high", "n"])
 
 

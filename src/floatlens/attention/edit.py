@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from floatlens.attention.blocks import NO_HOOKS, Block, EditHooks, EditValues, ExtraKey
+from floatlens.attention.edit_checks import EditChecks
 from floatlens.attention.mask import HIDDEN
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.select import Select
-from floatlens.attention.setting import Setting, span
+from floatlens.attention.setting import ControlKind, RowGroup, Setting, span
 from floatlens.attention.softmax import QueryClasses
 from floatlens.models.base import LanguageModel
 from floatlens.models.facts import Facts
@@ -53,6 +54,8 @@ class Change:
     layer: int
     rows: int
     mass: float
+    total: int = 0
+    """Number of rows that the edit looked at, changed or not."""
 
     @property
     def mean(self) -> float:
@@ -65,21 +68,24 @@ class ChangeTotals:
 
     def __init__(self) -> None:
         self._sums: dict[tuple[int, int], Tensor] = {}
+        self._rows: dict[tuple[int, int], int] = {}
 
-    def add(self, step: int, layer: int, moved: Tensor) -> None:
-        """`moved` (…): the attention moved in each row, 0 in rows that do not count."""
+    def add(self, step: int, layer: int, moved: Tensor, rows: int) -> None:
+        """`moved` (…): the attention moved in each row, 0 in rows that do not count; `rows` is how many count."""
         some = torch.stack([(moved > 0).sum(dtype=torch.float64), moved.sum(dtype=torch.float64)])
         held = self._sums.get((step, layer))
         self._sums[step, layer] = some if held is None else held + some.to(held.device)
+        self._rows[step, layer] = self._rows.get((step, layer), 0) + rows
 
     def clear(self) -> None:
         self._sums.clear()
+        self._rows.clear()
 
     def changes(self, edit: str) -> list[Change]:
         found = []
         for (step, layer), sums in sorted(self._sums.items()):
             rows, mass = sums.tolist()
-            found.append(Change(edit, step, layer, int(rows), mass))
+            found.append(Change(edit, step, layer, int(rows), mass, self._rows[step, layer]))
         return found
 
 
@@ -100,20 +106,28 @@ class Edit:
     settings: ClassVar[tuple[Setting, ...]] = ()
     selects_layers: ClassVar[bool] = True
     """Whether `on=0-3` may limit it to layers; False where its own settings name the layers."""
-    has_control: ClassVar[bool] = False
-    """Whether `control` gives a matched random edit."""
+    controls: ClassVar[tuple[ControlKind, ...]] = ()
+    """The kinds of matched random edits that `control` gives."""
     needs: frozenset[str] = frozenset()
     """What it reads. An edit that needs "retrieval scores" waits for traces that show which heads retrieve."""
     earliest_step: int = 0
     """The first step in which it can change anything."""
+    row_group: RowGroup = "all"
+    """The rows whose received attention `review` shows, and `preview` unless `preview_group` is another."""
     select: Select = Select()
     edits_logits: bool = False
     edits_weights: bool = False
     adds_key: bool = False
     reads_totals: bool = False
     needs_copy: bool = True
-    """False if the edit writes only to the heads and rows it selects, nothing below `HIDDEN`, and returns the tensor it
-    was given (or None, having written nothing). It is then given the block itself instead of a copy."""
+    """False if the edit writes only to the heads and rows it selects, nothing below `HIDDEN`, nothing that is not
+    finite, and returns the tensor it was given (or None, having written nothing). It is then given the block itself
+    instead of a copy."""
+
+    @property
+    def preview_group(self) -> RowGroup:
+        """The rows whose received attention `preview` shows."""
+        return self.row_group
 
     @property
     def active(self) -> bool:
@@ -137,7 +151,7 @@ class Edit:
         given = {one.name: getattr(self, one.name) for one in self.settings if hasattr(self, one.name)}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
-    def control(self, seed: int = 0) -> Edit | None:
+    def control(self, seed: int = 0, kind: ControlKind = "count") -> Edit | None:
         """The matched random control of this edit, at the same strength and place; None where there is none."""
         return None
 
@@ -149,6 +163,15 @@ class Edit:
     def report(self) -> list[Change]:
         """What the edit did since it was made, by step (of its run) and layer, where it keeps count."""
         return []
+
+    def moved_shares(self) -> list[float]:
+        """For each sample of the latest run the attention moved per row, 0 … 1, over all rows that the edit looked at;
+        NaN where it looked at none. [] where it keeps no count."""
+        return []
+
+    def numbers(self) -> dict[str, float]:
+        """Further numbers on what the edit did since it was made, by name; see `measurement`."""
+        return {}
 
     def prepare(self, model: LanguageModel, shape: Shape) -> None:
         """Before the first pass: check the settings against the model."""
@@ -177,7 +200,7 @@ class Edit:
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
         """What the keys of some samples and heads would receive without this edit: (batch, head, key), each once.
 
-        All other edits of logits, and the edits of weights earlier in the list, are already applied.
+        All other edits of logits are already applied, and for an edit of weights those earlier in the list.
         """
 
     def wants_review(self, layer: Layer) -> bool:
@@ -215,12 +238,19 @@ def applies(edit: Edit, layer: Layer, model: LanguageModel, max_steps: int) -> b
     return layer.index in edit.select.layer_ids(model.num_layers) and edit.takes_part(layer, max_steps)
 
 
-def hooks_of(edits: Sequence[Edit], layer: Layer, model: LanguageModel, lookahead: bool = False) -> EditHooks:
-    """The hooks of the edits that act on this layer."""
+def hooks_of(
+    edits: Sequence[Edit],
+    layer: Layer,
+    model: LanguageModel,
+    lookahead: bool = False,
+    checks: EditChecks | None = None,
+) -> EditHooks:
+    """The hooks of the edits that act on this layer; what they return goes through `checks`."""
     acting = [edit for edit in edits if edit.acts(layer)]
     if not acting:
         return NO_HOOKS
     adding = [edit for edit in acting if edit.adds_key]
+    checked = checks or EditChecks(layer)
 
     def extras(batch: slice, heads: slice, queries: slice) -> list[ExtraKey]:
         found = [edit.extra(Site(layer, batch, heads, queries, lookahead)) for edit in adding]
@@ -236,13 +266,14 @@ def hooks_of(edits: Sequence[Edit], layer: Layer, model: LanguageModel, lookahea
 
     def edit_block(block: Block, classes: QueryClasses | None) -> Block:
         for edit in weighing:
-            block = edit.edit_block(Site(layer, block.batch, block.heads, block.queries, lookahead), block, classes)
+            site = Site(layer, block.batch, block.heads, block.queries, lookahead)
+            block = checked.block(edit, edit.edit_block(site, block, classes), block)
         return block
 
     fast = bool(weighing) and not adding and all(edit.has_fast_path(layer) for edit in weighing)
     return EditHooks(
-        logits=_chain(acting, layer, model, "logits", lookahead),
-        weights=None if fast else _chain(acting, layer, model, "weights", lookahead),
+        logits=_chain(acting, layer, model, "logits", lookahead, checked),
+        weights=None if fast else _chain(acting, layer, model, "weights", lookahead, checked),
         blocks=edit_block if fast else None,
         extras=extras if adding else None,
         totals=totals if reading else None,
@@ -250,7 +281,12 @@ def hooks_of(edits: Sequence[Edit], layer: Layer, model: LanguageModel, lookahea
 
 
 def _chain(
-    edits: list[Edit], layer: Layer, model: LanguageModel, what: Literal["logits", "weights"], lookahead: bool
+    edits: list[Edit],
+    layer: Layer,
+    model: LanguageModel,
+    what: Literal["logits", "weights"],
+    lookahead: bool,
+    checks: EditChecks,
 ) -> EditValues | None:
     """One function that applies the edits of this layer in order, each to the heads it selects; None without any."""
     active = [edit for edit in edits if (edit.edits_logits if what == "logits" else edit.edits_weights)]
@@ -264,11 +300,12 @@ def _chain(
             new: Tensor | None = getattr(edit, what)(Site(layer, batch, heads, queries, lookahead), shown)
             if new is None:
                 continue
-            changed = True
+            changed, new = True, checks.values(edit, what, new, shown)
             if not edit.needs_copy:
                 continue
             if what == "logits":
                 new.clamp_(min=HIDDEN)
+            checks.add(edit, what, new)
             chosen = [h - heads.start for h in edit.select.head_ids(model.num_heads) if heads.start <= h < heads.stop]
             if len(chosen) == values.shape[1]:
                 values = new

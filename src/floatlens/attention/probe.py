@@ -6,7 +6,8 @@ variables that it writes. It changes nothing and knows nothing about models or d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -21,13 +22,16 @@ from floatlens.attention.mask import BlockMask
 from floatlens.attention.run_tracker import PassPosition
 from floatlens.attention.softmax import QueryClasses
 from floatlens.attention.variable import Variable
+from floatlens.models.readout import Readout
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from floatlens.attention.recorder import Committed
+
 __all__ = ["DecidingRows", "Layer", "Layout", "Mean", "Need", "PassState", "Probe", "Shape"]
 
-Need = Literal["columns", "entropy", "residual"]
+Need = Literal["columns", "entropy", "residual", "output"]
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,27 @@ class PassState:
         """(batch,): the last real query of each sample; the last query where a sample has ended."""
         return np.asarray(self.queries - 1 - np.argmax(self.real[:, ::-1], axis=1), dtype=np.int64)
 
+    @cached_property
+    def answer_rows(self) -> NDArray[np.bool_]:
+        """(batch, query), while edits are active: rows of the answer, and the rows that decide it.
+
+        In a diffusion model the positions that the run began with as masks and, where logits are shifted, the position
+        before each. In an autoregressive model the last row of the prompt and every row after it.
+        """
+        assert self.position is not None
+        written = self.position.run.written
+        if written is not None:
+            rows = written.copy()
+            if self.shift:
+                rows[:, :-1] |= written[:, 1:]
+            return np.asarray(rows & self.real)
+        prompt = self.position.first_step == 0
+        rows = self.real & ~prompt
+        given = self.real & prompt
+        last = given.shape[1] - 1 - np.argmax(given[:, ::-1], axis=1)
+        rows[np.arange(len(rows)), last] |= given.any(1)
+        return np.asarray(rows)
+
     def candidates(self) -> NDArray[np.int64]:
         """Rows whose logits can decide a token in this pass, as indices into its queries."""
         if not self.masked.any():
@@ -147,13 +172,17 @@ class Shape:
     heads: int
     steps: int
     length: int
+    readout: Callable[[], AbstractContextManager[Readout]] | None = None
+    """Opens the way from states to logits (`floatlens.models.readout`)."""
+    mask_id: int | None = None
 
 
 class Probe:
     """Base class of all probes: a subclass sets `name` and `variables`, and implements the methods that fill them.
 
-    `needs` asks for "columns" (sums per query class and key), "entropy" (of each row) or "residual" (the state that
-    enters the layer). The registry `floatlens.probes.PROBES`, or the entry-point group "floatlens.probes", gives names.
+    `needs` asks for "columns" (sums per query class and key), "entropy" (of each row), "residual" (the state that
+    enters the layer) or "output" (the state that leaves it). The registry `floatlens.probes.PROBES`, or the entry-point
+    group "floatlens.probes", gives names.
     """
 
     name: ClassVar[str]
@@ -174,9 +203,15 @@ class Probe:
         """After the layer's last block: variables of this layer, (batch, then the dims after `layer`)."""
         return {}
 
+    def output(self, layer: Layer, states: Tensor) -> None:
+        """After a layer: the residual stream that leaves it, (batch, query, width)."""
+
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
         """After a pass, for each token committed: variables of the row (of the pass) that decided it."""
         return {}
+
+    def committed(self, token: Committed) -> None:
+        """After a pass, each token that it committed, whether its step is selected or not."""
 
     def finish(self, length: int) -> Mapping[str, xr.DataArray]:
         """After the last pass: variables of the whole run, with their coordinates; `length` is that of the sequence."""
@@ -186,8 +221,9 @@ class Probe:
 class DecidingRows(Probe):
     """Base class of probes that look at the rows whose logits decided a token (methods §6).
 
-    A subclass implements `rows`; its variables have the dims (token, layer, head). Which tokens a pass commits is known
-    only after it, so statistics of all candidate rows are kept during the pass and picked on commit.
+    A subclass implements `rows`; its variables have the dims (token, layer, head), or (token, layer, region) for a mean
+    over heads. Which tokens a pass commits is known only after it, so statistics of all candidate rows are kept during
+    the pass and picked on commit.
     """
 
     def __init__(self) -> None:
@@ -195,7 +231,7 @@ class DecidingRows(Probe):
         self._found: dict[int, dict[str, Tensor]] = {}
 
     def rows(self, layer: Layer, block: Block, weights: Tensor) -> Mapping[str, Tensor]:
-        """The variables (batch, head, row) of some rows, from their attention weights (batch, head, row, key)."""
+        """The variables (batch, head, row), or (batch, head, row, region), from weights (batch, head, row, key)."""
         raise NotImplementedError
 
     def prepare(self, shape: Shape) -> None:
@@ -203,11 +239,16 @@ class DecidingRows(Probe):
 
     def begin(self, layer: Layer) -> None:
         self._rows = layer.state.candidates()
-        shape = (*layer.query.shape[:2], len(self._rows))
+        (batch, heads), rows = layer.query.shape[:2], len(self._rows)
+        regions = len(layer.state.layout.regions)
         self._found[layer.index] = {
             one.name: torch.full(shape, blank, dtype=getattr(torch, one.dtype), device=layer.query.device)
             for one in self.variables
-            for blank in [float("nan") if one.dtype.startswith("float") else -1]
+            for shape, blank in [
+                ((batch, heads, rows), float("nan") if one.dtype.startswith("float") else -1)
+                if "head" in one.dims
+                else ((batch, rows, regions), 0.0)  # a sum over blocks of heads
+            ]
         }
 
     def block(self, layer: Layer, block: Block) -> None:
@@ -218,10 +259,17 @@ class DecidingRows(Probe):
         where = slice(int(inside[0]), int(inside[-1]) + 1)
         for name, values in self.rows(layer, block, block.weights(rows)).items():
             held = self._found[layer.index][name]
-            held[block.batch, block.heads, where] = values.to(held.dtype)
+            if values.ndim == 3:
+                held[block.batch, block.heads, where] = values.to(held.dtype)
+            else:
+                held[block.batch, where] += values.sum(1) / layer.query.shape[1]
 
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
         at = int(np.searchsorted(self._rows, row))
         if at >= len(self._rows) or self._rows[at] != row:
             raise AssertionError(f"row {row} was no candidate of this pass")
-        return {name: values[sample, :, at].cpu().numpy() for name, values in self._found[layer].items()}
+        names = {one.name for one in self.variables if "head" in one.dims}
+        return {
+            name: (values[sample, :, at] if name in names else values[sample, at]).cpu().numpy()
+            for name, values in self._found[layer].items()
+        }

@@ -148,20 +148,21 @@ class Recorder:
     def close_pass(self) -> None:
         """Store the results of the pass if its step was selected."""
         assert self._state is not None
-        if self._files(self._state.step):
+        if self.files(self._state.step):
             self.steps.append(self._state.step)
             self.lengths.append(self._state.offset + self._state.queries)
             for name, array in self._current.items():
                 self.variables[name].append(array)
         self.passes += 1
 
-    def _files(self, step: int) -> bool:
+    def files(self, step: int) -> bool:
+        """Whether a step was selected."""
         return self.select.has_step(step, self.max_steps)
 
     def wants(self, layer: Layer) -> bool:
         """Selected layers are observed in selected steps; with a cache in every step, as later ones build on it."""
         cached = self.model.kind == "arm"
-        return layer.index in self.layers and (cached or self._files(layer.state.step)) and bool(self.probes)
+        return layer.index in self.layers and (cached or self.files(layer.state.step)) and bool(self.probes)
 
     def take(self, probe: Probe, layer: Layer) -> None:
         """Take the probe's variables of this layer."""
@@ -225,11 +226,13 @@ class Recorder:
         columns = [c.tolist() for c in (step.sample, step.position, step.row, step.token, step.confidence)]
         forced = step.probability
         columns.append([None] * len(columns[0]) if forced is None else forced.tolist())
-        watched = self.model.kind == "arm" or self._files(state.step)
+        watched = self.model.kind == "arm" or self.files(state.step)
         for sample, position, row, token, confidence, probability in zip(*columns, strict=True):
             found = self._deciding_row(sample, row - state.offset) if watched else {}
             one = Committed(sample, state.step, position, row, token, confidence, found, probability)
             self.committed.append(one)
+            for probe in self.probes:
+                probe.committed(one)
 
     def _deciding_row(self, sample: int, row: int) -> dict[str, Array]:
         """What the probes say about a deciding row: variable name → (layer, …)."""

@@ -26,6 +26,8 @@ class DecodingRun:
     """One decoding, compared by identity. `fingerprints` has a number per sample that depends on its prompt alone."""
 
     fingerprints: tuple[int, ...]
+    written: Bools | None = None
+    """(batch, key), of a diffusion model: the masks of its first pass, which is where the answer is written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +95,8 @@ class RunTracker:
     def _next(self, before: PassPosition | None, ids: Ints, real: Bools, offset: int) -> PassPosition:
         queries = ids.shape[1] - offset
         if before is None:
-            run = DecodingRun(tuple(zlib.crc32(row[there].tobytes()) for row, there in zip(ids, real, strict=True)))
+            marks = tuple(zlib.crc32(row[there].tobytes()) for row, there in zip(ids, real, strict=True))
+            run = DecodingRun(marks, None if self._causal else real & (ids == self._mask_id))
             return PassPosition(run, 0, np.zeros(queries, dtype=np.int64), ids, real, bool(offset))
         step = before.step + 1
         first_step = np.full(queries, step, dtype=np.int64)

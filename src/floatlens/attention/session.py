@@ -6,7 +6,6 @@ Statistics are computed by the probes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from floatlens.attention.blocks import Block, attend
 from floatlens.attention.edit import Edit, applies, hooks_of
+from floatlens.attention.edit_checks import EditChecks
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
 from floatlens.attention.received import ReceivedAttention
@@ -29,6 +29,7 @@ from floatlens.attention.select import Select
 from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel, Pass
+from floatlens.models.readout import layers_of, readout
 
 __all__ = ["MANY_STEPS", "Session", "ambient_edits", "capture", "installed"]
 
@@ -66,6 +67,7 @@ class Session:
         self.needs = frozenset(need for probe in self.probes for need in probe.needs)
         self.state: PassState | None = None
         self._residual: Tensor | None = None
+        self._open: Layer | None = None  # watched, and its output not seen yet
         self._calls = 0
 
     def begin(self, info: Pass) -> None:
@@ -83,6 +85,13 @@ class Session:
     def note_residual(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Forward pre-hook of every layer: the state that enters it."""
         self._residual = args[0] if args else kwargs["hidden_states"]
+
+    def note_output(self, _: nn.Module, __: Any, output: Any) -> None:
+        """Forward hook of every layer: the state that leaves it."""
+        if self._open is not None and self.recorder.files(self._open.state.step):
+            for probe in self.probes:
+                probe.output(self._open, output[0] if isinstance(output, tuple) else output)
+        self._open = None
 
     def attention(
         self,
@@ -103,23 +112,27 @@ class Session:
         layer = Layer(index, query, key, value, mask, scaling, self.state, residual=self._residual, softcap=softcap)
         watched = self.recorder.wants(layer)
         edits, before = self._begin_edits(layer, run) if self.edits else ([], None)
-        review = ReceivedAttention(layer) if any(edit.wants_review(layer) for edit in edits) else None
+        groups = {edit.row_group for edit in edits if edit.wants_review(layer)}
+        reviews = {rows: ReceivedAttention(layer, rows) for rows in groups}
         columns = watched and "columns" in self.needs
-        gathered = not self.state.causal and (review is not None or before is not None)
+        gathered = not self.state.causal and bool(reviews or before is not None)
+        checks = EditChecks(layer)
         out = run(
-            visit=self._visitor(layer, watched, review),
+            visit=self._visitor(layer, watched, list(reviews.values())),
             before=before,
             classes=self.state.classes if columns or gathered else None,
             needed=self.state.needed if index == self.model.num_layers - 1 else None,
             with_entropy=watched and "entropy" in self.needs,
-            hooks=hooks_of(edits, layer, self.model),
+            hooks=hooks_of(edits, layer, self.model, checks=checks),
         )
+        checks.finish(out, [edit for edit in edits if edit.acts(layer)])
         if watched:
+            self._open = layer
             for probe in self.probes:
                 self.recorder.take(probe, layer)
         for edit in edits:
-            if review is not None and edit.wants_review(layer):
-                edit.review(layer, review.received)
+            if edit.row_group in reviews and edit.wants_review(layer):
+                edit.review(layer, reviews[edit.row_group].received)
             edit.end_layer(layer)
         return out
 
@@ -129,6 +142,7 @@ class Session:
         for edit in edits:
             edit.begin_layer(layer)
         previewing = [at for at, edit in enumerate(edits) if edit.wants_preview(layer)]
+        previewing.sort(key=lambda at: edits[at].edits_weights)  # edits of logits act first, so they choose first
         before = None
         for at in previewing:
             earlier = [other for other in edits[:at] if other.edits_weights and other.acts(layer)]
@@ -144,7 +158,7 @@ class Session:
         If it is the first edit of weights and the only one with a preview (`alone`), blocks are kept and shown to it
         before they are edited, without an extra pass; for an autoregressive pass the last rows are enough.
         """
-        edit, gather, state = edits[at], ReceivedAttention(layer), layer.state
+        edit, gather, state = edits[at], ReceivedAttention(layer, edits[at].preview_group), layer.state
         groups = layer.query.shape[1] // layer.key.shape[1]
         rows = slice(0, state.queries)
         if alone and state.causal and state.queries > 1:
@@ -158,16 +172,23 @@ class Session:
                 edit.preview(layer, gather.received[samples, heads], samples, heads)
 
             return before
+        earlier = [other for other in edits[:at] if other.edits_weights and edit.edits_weights]
         others = [other for other in edits if other is not edit and not other.edits_weights]
-        hooks = hooks_of([*(e for e in edits[:at] if e.edits_weights), *others], layer, self.model, lookahead=True)
+        hooks = hooks_of([*earlier, *others], layer, self.model, lookahead=True)
         unused = np.zeros(state.queries, dtype=bool)
         run(visit=gather.block, classes=gather.classes, needed=unused, within=rows, hooks=hooks)
         edit.preview(layer, gather.received, *(slice(0, size) for size in layer.query.shape[:2]))
         return None
 
-    def _visitor(self, layer: Layer, watched: bool, review: ReceivedAttention | None) -> Callable[[Block], None] | None:
+    def _visitor(
+        self, layer: Layer, watched: bool, reviews: Sequence[ReceivedAttention]
+    ) -> Callable[[Block], None] | None:
+        def gather(block: Block) -> None:
+            for review in reviews:
+                review.block(block)
+
         if not watched:
-            return None if review is None else review.block
+            return gather if reviews else None
         if "entropy" in self.needs:
             layer.entropy = torch.empty(layer.query.shape[:3], device=layer.query.device)
         for probe in self.probes:
@@ -180,8 +201,7 @@ class Session:
                 layer.entropy[block.batch, block.heads, block.queries] = block.entropy
             for probe in self.probes:
                 probe.block(layer, block)
-            if review is not None:
-                review.block(block)
+            gather(block)
 
         return visit
 
@@ -237,7 +257,8 @@ def capture(
     """
     made = list(probes)
     chosen = [*ambient_edits(model), *edits]
-    shape = Shape(model.num_layers, model.num_heads, steps, length or model.max_length or 0)
+    longest = length or model.max_length or 0
+    shape = Shape(model.num_layers, model.num_heads, steps, longest, partial(readout, model), model.mask_id)
     for part in made:
         part.prepare(shape)
     for edit in edits:
@@ -279,7 +300,10 @@ def installed(model: LanguageModel, session: Session) -> Iterator[None]:
             _SESSIONS[part] = session
         if "residual" in session.needs:
             note = session.note_residual
-            hooks = [layer.register_forward_pre_hook(note, with_kwargs=True) for layer in _layers(module)]
+            hooks = [one.register_forward_pre_hook(note, with_kwargs=True) for one in layers_of(module).values()]
+        if "output" in session.needs:
+            hooks += [one.register_forward_hook(session.note_output) for one in layers_of(module).values()]
+            model.whole_rows = True
         module.set_attn_implementation(IMPLEMENTATION)
         if module.config._attn_implementation != IMPLEMENTATION:  # transformers only logs a warning
             name = type(module).__name__
@@ -287,6 +311,7 @@ def installed(model: LanguageModel, session: Session) -> Iterator[None]:
         model.observers.append(session)
         yield
     finally:
+        model.whole_rows = outer is not None and "output" in outer.needs
         if session in model.observers:
             model.observers.remove(session)
         module.set_attn_implementation(before)
@@ -298,17 +323,3 @@ def installed(model: LanguageModel, session: Session) -> Iterator[None]:
                 _SESSIONS[part] = outer
         if outer is not None:
             model.observers.append(outer)
-
-
-def _layers(module: nn.Module) -> list[nn.Module]:
-    """The modules whose input is the residual stream: the last numbered ancestor of each attention module."""
-    named = dict(module.named_modules())
-    found: dict[str, nn.Module] = {}
-    for name in named:
-        match = re.match(r"(.*\.\d+)\.(?:self_attn|self_attention|attention|attn)(?:\.|$)", name)
-        if match:
-            found[match[1]] = named[match[1]]
-    if not found:
-        name = type(module).__name__
-        raise FloatlensError(f"{name}: no layers found to read the residual stream from; leave out the probe extremes")
-    return list(found.values())

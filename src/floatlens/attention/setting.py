@@ -5,11 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["Setting", "read_heads", "read_number", "read_span", "read_whole", "read_word", "span"]
+__all__ = [
+    "ControlKind",
+    "RowGroup",
+    "Setting",
+    "read_heads",
+    "read_number",
+    "read_span",
+    "read_whole",
+    "read_word",
+    "span",
+]
+
+ControlKind = Literal["count", "mass"]
+"""What a random control has in common with its edit: the number of keys or heads, or the attention that is moved."""
+RowGroup = Literal["all", "answer", "last"]
+"""Rows whose received attention defines anchors: all, those of the answer, or the last one."""
 
 
 @dataclass(frozen=True)

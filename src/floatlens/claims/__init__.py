@@ -6,12 +6,14 @@
 The rules, and the history of their changes, are in docs/claims.md. No torch, no figures.
 """
 
-from floatlens.claims.claim import Claim, ClaimRule, Finding, Limit, Part, Verdict, claim, claims_frame
+from floatlens.claims.claim import Claim, ClaimRule, Finding, claim, claims_frame, with_holm
 from floatlens.claims.registry import CLAIMS, answer_claims, claims
 from floatlens.claims.sentence import floating_sentence
+from floatlens.claims.verdict import VERDICTS, Limit, Part, Verdict
 
 __all__ = [
     "CLAIMS",
+    "VERDICTS",
     "Claim",
     "ClaimRule",
     "Finding",
@@ -23,4 +25,5 @@ __all__ = [
     "claims",
     "claims_frame",
     "floating_sentence",
+    "with_holm",
 ]

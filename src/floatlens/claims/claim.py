@@ -4,98 +4,65 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import update_wrapper
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from floatlens.analysis import Estimate, Group, Result
-from floatlens.analysis.absorption import STRENGTH
 from floatlens.analysis.kernels import Floats, nanmean
+from floatlens.claims.verdict import FEWEST, LEVEL, VERDICTS, Limit, Part, Verdict, holm, whole
 
-FEWEST = 8
-"""Fewer questions than this decide nothing: an interval over them means little."""
+__all__ = [
+    "ANSWERS",
+    "FEWEST",
+    "VERDICTS",
+    "Claim",
+    "ClaimRule",
+    "Finding",
+    "Limit",
+    "Measured",
+    "Part",
+    "Verdict",
+    "claim",
+    "claims_frame",
+    "controls_of",
+    "halves",
+    "model_claim",
+    "of_kind",
+    "with_holm",
+]
+
 ANSWERS = "answers"
 """What a rule `needs` in order to be given the answers frame."""
 
-Verdict = Literal["supported", "not supported", "undecided"]
-
 _COLUMNS = (
     *("claim", "subject", "verdict", "statement", "statistic", "effect", "low", "high", "limit", "n", "figure"),
-    *("what would change it", "parts"),
+    *("what would change it", "parts", "models", "p", "survives Holm", "note"),
 )
-
-
-@dataclass(frozen=True)
-class Part:
-    """One condition of a claim: a number whose whole interval has to lie above (or below) a limit."""
-
-    name: str
-    found: Estimate
-    limit: float
-    above: bool = True
-
-    @property
-    def verdict(self) -> Verdict:
-        """Supported if the interval lies on the claim's side, not supported if on the other side, else undecided."""
-        low, high = float(self.found.low), float(self.found.high)
-        if np.isnan(low) or np.isnan(high) or self.found.n < FEWEST:
-            return "undecided"
-        if not self.above:
-            low, high = -high, -low
-        limit = self.limit if self.above else -self.limit
-        return "supported" if low > limit else "not supported" if high < limit else "undecided"
-
-    @property
-    def change_needed(self) -> str:
-        """What would change the verdict of this part, in numbers."""
-        mean, low, high, n = (float(getattr(self.found, name)) for name in ("mean", "low", "high", "n"))
-        if np.isnan(low) or np.isnan(high):
-            return f"a run that measures it: {self.name} is undefined here"
-        if n < FEWEST:
-            return f"more questions: {n:g} so far, and at least {FEWEST} are needed"
-        if self.verdict != "undecided":
-            gap = min(abs(low - self.limit), abs(high - self.limit))
-            return f"a shift of {gap:.2g} or more: that is how far the interval ends from {self.limit:g}"
-        half = (mean - low) if mean > self.limit else (high - mean)
-        needed = n * (half / abs(mean - self.limit)) ** 2 if mean != self.limit else math.inf
-        if needed > 100 * n:
-            return "a larger difference: the effect is too close to the limit for more questions to decide"
-        return f"about {max(math.ceil(needed), int(n) + 1)} questions instead of {n:g}, if the effect stays {mean:.3g}"
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.found:.3g}, {'above' if self.above else 'below'} {self.limit:g}: {self.verdict}"
-
-
-@dataclass(frozen=True)
-class Limit:
-    """One part of a rule, as data: what is measured, and the limit that its interval has to stay above (or below).
-    `name` may have fields in braces for what differs between runs. Example: `Limit("speed", 0.5)(estimate)`"""
-
-    name: str
-    limit: float
-    above: bool = field(default=True, kw_only=True)
-
-    def __call__(self, found: Estimate, **fields: Any) -> Part:
-        return Part(self.name.format(**fields), found, self.limit, self.above)
-
-    def __str__(self) -> str:
-        blank = self.name.replace("{", "").replace("}", "")
-        return f"{blank} {'above' if self.above else 'below'} {self.limit:g}"
+_KINDS = {"mdm": "diffusion", "arm": "autoregressive"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule found for one subject. Without parts nothing could be measured, and `note` says what is missing.
-    `subject` names the models (and the data set) for people; `model` is set where it is a single one."""
+    """What a rule found for one subject. Without parts nothing could be judged, and `note` says why; with parts it may
+    add how they were measured. `subject` names the models (and the data set) for people; `model` is set where it is a
+    single one. A claim about kinds says in `models` how many of each kind it rests on: `{"mdm": 2, "arm": 1}`."""
 
     subject: str
     parts: tuple[Part, ...]
     note: str = ""
     model: str | None = None
+    models: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def unjudged(
+        cls, subject: str, reason: str, model: str | None = None, models: Mapping[str, int] | None = None
+    ) -> Finding:
+        """A finding without parts: the claim cannot be judged on this run, whatever the models do."""
+        return cls(subject, (), f"cannot be judged here: {reason}", model, models or {})
 
 
 @dataclass(eq=False)
@@ -120,7 +87,7 @@ class ClaimRule:
     def __call__(self, *given: Any) -> list[Claim]:
         """The claim about each subject of the results or answers given."""
         return [
-            Claim(self.id, self.statement, one.subject, one.parts, self.figure, one.note, one.model, self)
+            Claim(self.id, self.statement, one.subject, one.parts, self.figure, one.note, one.model, self, one.models)
             for one in self.judge(*given)
         ]
 
@@ -150,8 +117,9 @@ def claim(
 @dataclass(frozen=True)
 class Claim:
     """A claim about one model, or about two kinds of models, and its verdict. `statistic`, `effect`, `low`, `high`,
-    `limit` and `n` are those of the deciding part: the first that does not support the claim, else the first. `figure`
-    shows it, `changes` says what would change the verdict."""
+    `limit` and `n` are those of the deciding part. `figure` shows it, `changes` says what would change the verdict.
+    `survives` says whether the verdict holds after Holm's correction over the claims of its family that were judged
+    together; None where nothing was decided."""
 
     id: str
     statement: str
@@ -161,20 +129,40 @@ class Claim:
     note: str = ""
     model: str | None = None
     rule: ClaimRule | None = None
+    models: Mapping[str, int] = field(default_factory=dict)
+    survives: bool | None = None
 
     @property
     def verdict(self) -> Verdict:
-        """Supported if every part is, not supported if one is not, else undecided."""
-        found = {part.verdict for part in self.parts}
-        if found == {"supported"}:
-            return "supported"
-        return "not supported" if "not supported" in found else "undecided"
+        """Supported if every part is; contradicted if one is, after Holm over the parts; else too small if a part
+        falls short of its limit; else undecided."""
+        return whole(self.parts)[0]
 
     @property
     def deciding(self) -> Part | None:
-        """The part that the verdict rests on; None where nothing could be measured."""
-        first = {part.verdict: part for part in reversed(self.parts)}
-        return first.get("not supported", first.get("undecided", first.get("supported")))
+        """The part that the verdict rests on; None where nothing could be measured. Of a supported claim it is the
+        first, of a contradicted one that with the smallest p, else the first that is not supported."""
+        return whole(self.parts)[1]
+
+    @property
+    def p(self) -> float:
+        """Two-sided p of the verdict: of the weakest part where all have to hold, after Holm where one is enough. Of an
+        undecided claim it is the smaller of both; NaN where nothing was tested."""
+        tested = [part for part in self.parts if part.tested]
+        if not tested:
+            return math.nan
+        supported = max(part.p_supported for part in tested) if len(tested) == len(self.parts) else math.nan
+        contradicted, short = (
+            min(holm([getattr(part, name) for part in tested])) for name in ("p_contradicted", "p_short")
+        )
+        one_sided = {"supported": supported, "contradicted": contradicted, "too small": short}
+        open_ = min(p for p in (supported, short) if not math.isnan(p))
+        return min(1.0, 2 * one_sided.get(self.verdict, open_))
+
+    @property
+    def rests_on(self) -> str:
+        """How many models of each kind a claim about kinds rests on, in words."""
+        return " and ".join(f"{count} {_KINDS.get(kind, kind)}" for kind, count in self.models.items())
 
     @property
     def statistic(self) -> str:
@@ -210,14 +198,17 @@ class Claim:
 
 # -- what several rules share -----------------------------------------------------------------------------------------
 
-FIRST = Limit("attention on the first position (× uniform)", STRENGTH)
-STRONGEST = Limit("anchor strength of the strongest key (× uniform)", STRENGTH)
 Measured = Sequence[Floats | Estimate]
 
 
 def of_kind(result: Result, kind: str) -> list[Group]:
-    """The groups of autoregressive ("arm") or diffusion ("mdm") models."""
-    return [group for group in result.groups if group.facts["kind"] == kind]
+    """The groups of autoregressive ("arm") or diffusion ("mdm") models, without controls."""
+    return [group for group in result.groups if group.facts["kind"] == kind and group.control is None]
+
+
+def controls_of(result: Result, model: str) -> list[Group]:
+    """The groups of the controls of a model, such as the same model with shuffled weights; none without controls."""
+    return [group for group in result.groups if group.control is not None and group.control["of"] == model]
 
 
 def halves(values: Floats) -> tuple[Floats, Floats]:
@@ -245,11 +236,28 @@ def model_claim(
     return make
 
 
+def with_holm(found: Sequence[Claim]) -> list[Claim]:
+    """The same claims, each with whether its verdict survives Holm's correction over its family: over all claims and
+    subjects of the family that were tested. The verdicts stay as they are.
+    Example: `with_holm([*claims("runs/a"), *claims("runs/b")])`"""
+    families: dict[str, list[int]] = {}
+    for place, one in enumerate(found):
+        families.setdefault(one.rule.family if one.rule else "", []).append(place)
+    adjusted = dict[int, float]()
+    for places in families.values():
+        adjusted |= dict(zip(places, holm([found[place].p for place in places]), strict=True))
+    return [
+        replace(one, survives=None if one.verdict == "undecided" else adjusted[place] < 2 * LEVEL)
+        for place, one in enumerate(found)
+    ]
+
+
 def claims_frame(found: Iterable[Claim]) -> pd.DataFrame:
     """One row for each claim and subject; the columns are there without claims, too."""
     rows = []
     for one in found:
         row = {name: getattr(one, name) for name in _COLUMNS if hasattr(one, name)}
         row |= {"claim": one.id, "what would change it": one.changes, "parts": "; ".join(map(str, one.parts))}
+        row |= {"models": one.rests_on, "survives Holm": {None: "", True: "yes", False: "no"}[one.survives]}
         rows.append(row)
     return pd.DataFrame(rows, columns=_COLUMNS)

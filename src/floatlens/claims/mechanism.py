@@ -1,20 +1,20 @@
-"""Claims about why anchors win, what they are, which heads retrieve, and where the answer comes from."""
+"""Claims about why anchors win, what they are, and which heads retrieve."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
 
 from floatlens.analysis import Group, Result
-from floatlens.analysis.intervals import estimate
+from floatlens.analysis.class_distance import anchor_shares, class_distance
 from floatlens.analysis.kernels import nanmean
 from floatlens.analysis.retrieval import depth_correlation
-from floatlens.analysis.token_classes import anchor_shares, beyond_halves
-from floatlens.claims.claim import FEWEST, Finding, Limit, Measured, Part, claim, halves, model_claim, of_kind
+from floatlens.claims.claim import FEWEST, Finding, Limit, Measured, claim, halves, model_claim, of_kind
 
-__all__ = ["anchors_by_task", "flow_follows_gold", "qk_split", "retrieval_deep", "structure_then_content"]
+__all__ = ["anchors_by_task", "arm_angular", "qk_split", "retrieval_deep", "structure_then_content"]
 
 QK = (
     Limit("norm part of q·k in shallow layers", 0.0),
@@ -22,14 +22,14 @@ QK = (
     Limit("angle part of q·k in deep layers", 0.0),
     Limit("share of the norm, shallow minus deep", 0.0),
 )
+ANGULAR = Limit("share of the angle in the q·k advantage", 0.5)
 CLASSES = (
     Limit("enrichment of structure among anchors in shallow layers", 1.0),
     Limit("enrichment of content among anchors in deep layers", 1.0),
     Limit("enrichment of content, deep minus shallow", 0.0),
 )
-TASK = Limit("distance between the anchors of {sets} data sets, beyond halves of one", 0.05)
+TASK = Limit("distance between the anchors of {sets} data sets", 0.05, opposite=-math.inf)  # a distance has no opposite
 DEPTH = Limit("rank correlation of copy score and layer", 0.0)
-LIFT = Limit("gold lift (× uniform), gold at position {gold} of {documents}", 1.0)
 _claim = partial(claim, family="mechanism")
 _model_claim = partial(model_claim, family="mechanism")
 
@@ -42,6 +42,20 @@ def qk_split(qk: Group) -> Measured:
     with np.errstate(invalid="ignore", divide="ignore"):
         shallow, deep = (n / (np.abs(n) + np.abs(a)) for n, a in zip(halves(norm), halves(angle), strict=True))
     return halves(norm)[0], *halves(angle), shallow - deep
+
+
+@_model_claim(
+    "arm-angular",
+    "Angle of autoregressive anchors",
+    "the anchors of an autoregressive model win q·k mainly by angle",
+    (ANGULAR,),
+    kind="arm",
+)
+def arm_angular(qk: Group) -> Measured:
+    """Mean over the layers that have anchors. A part that works against the anchors has a negative share."""
+    norm, angle = (nanmean(qk.values(f"{part}_part"), axis=2) for part in ("norm", "angle"))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (nanmean(angle / (np.abs(norm) + np.abs(angle)), axis=1),)
 
 
 @_model_claim(
@@ -61,7 +75,7 @@ def anchors_by_task(token_classes: Result) -> Iterator[Finding]:
     for group in of_kind(token_classes, "mdm"):
         sets = anchor_shares(group)
         missing = _missing(group, {name: len(values) for name, values in sets.items()})
-        parts = () if missing else (TASK(beyond_halves(sets, group.seed), sets=len(sets)),)
+        parts = () if missing else (TASK(class_distance(sets), sets=len(sets)),)
         yield Finding(group.model, parts, missing, group.model)
 
 
@@ -80,24 +94,3 @@ def _missing(group: Group, counts: Mapping[str, int]) -> str:
 @_model_claim("retrieval-deep", "Deep retrieval heads", "retrieval heads lie in deep layers", (DEPTH,))
 def retrieval_deep(retrieval_heads: Group) -> Measured:
     return (depth_correlation(retrieval_heads, "copy"),)
-
-
-@_claim(
-    "flow-follows-gold",
-    "Flow from the gold document",
-    "attention flow to the answer comes from the gold document, at any position",
-    (LIFT,),
-    figure="rollout",
-)
-def flow_follows_gold(flow: Result) -> Iterator[Finding]:
-    for model in flow.models:
-        groups = [g for g in flow.groups if g.model == model and g.keys["gold"] is not None and g.keys["documents"] > 1]
-        groups.sort(key=lambda g: (g.keys["documents"], g.keys["gold"]))
-        parts = tuple(
-            LIFT(g.estimate("lift_over_uniform"), gold=g.keys["gold"], documents=g.keys["documents"]) for g in groups
-        )
-        if len({g.keys["gold"] for g in groups}) == 1:  # a model that prefers this position would look the same
-            unknown = estimate(np.array([np.nan]))
-            parts += (Part("gold lift (× uniform), gold at another position", unknown, LIFT.limit),)
-        if parts:
-            yield Finding(model, parts, model=model)

@@ -1,98 +1,127 @@
-"""Claims about answers: the gain from retrieved documents, and robustness to noise and to the position of gold.
+"""Claims about what retrieved documents are worth: the gain in points, as a share of the headroom, and the result.
 
-They compare diffusion with autoregressive models on the questions that all of them answered. The bootstrap draws
-questions, not models: an interval says what other questions of this kind would give with the same models.
+The data sets of a run are pooled, each with the same weight. What twice the gain of autoregressive models would
+exceed, no diffusion model can gain: then the claim is not judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from floatlens.analysis.intervals import estimate, estimate_of
+from floatlens.analysis.intervals import Estimate, average_of, estimate, estimate_of, share_difference
 from floatlens.analysis.kernels import Floats
-from floatlens.analysis.stress import points_of, relative_area
-from floatlens.claims.claim import ClaimRule, Finding, Limit, claim
-from floatlens.data.stress import STRESS_TESTS
-from floatlens.records.condition import CLOSED, RAG, Condition
+from floatlens.claims.claim import Finding, Limit, claim
+from floatlens.claims.compared import CEILING, Comparison, comparisons, no_narrower_than_t, percent
+from floatlens.records.condition import CLOSED, RAG
 
-__all__ = ["rag_gain", "robust_noise", "robust_position"]
+__all__ = ["rag_accuracy", "rag_gain", "rag_headroom"]
 
 TIMES = 2.0
 """How many times the gain of autoregressive models that of diffusion models is claimed to be, at least."""
-MORE = Limit(f"accuracy gain, diffusion minus {TIMES:g} × autoregressive", 0.0)
+MORE = Limit(f"accuracy gain, diffusion minus {TIMES:g} × autoregressive", 0.0, opposite=-np.inf)  # less is too small
+LARGER = Limit("accuracy gain, diffusion minus autoregressive", 0.0)  # follows from the others; can contradict them
 GAIN = Limit("accuracy gain of diffusion models", 0.0)  # without it, less harm would pass for help
-ROBUST = Limit("robustness, diffusion minus autoregressive", 0.0)
-_answer_claim = partial(claim, family="answers")
+SHARE = Limit("share of the headroom gained, diffusion minus autoregressive", 0.0)
+ACCURACY = Limit("accuracy with documents, diffusion minus autoregressive", 0.0)
+_claim = partial(claim, family="answers", figure="gains")
 
 
-def _comparisons(answers: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, list[str], list[str], str]]:
-    """For each data set with models of both kinds: its answers, the diffusion and the autoregressive models, and the
-    subject in words."""
-    for data, own in answers.groupby("data", sort=False):
-        kinds = dict(zip(own["model"], own["model_kind"], strict=True))
-        mdms, arms = ([model for model, kind in kinds.items() if kind == side] for side in ("mdm", "arm"))
-        if mdms and arms:
-            yield own, mdms, arms, f"{' + '.join(mdms)} against {' + '.join(arms)}, {data}"
-
-
-def _wide(own: pd.DataFrame, models: Sequence[str], conditions: Sequence[Condition]) -> Floats | None:
-    """(question, model, condition): accuracy on the questions that every model answered in every condition."""
-    kept = own[own["model"].isin(models) & own["condition"].isin(list(conditions))].dropna(subset=["accuracy"])
-    wide = kept.pivot(index="id", columns=["model", "condition"], values="accuracy")
-    wanted = [(model, condition) for model in models for condition in conditions]
-    if not all(column in wide.columns for column in wanted):
-        return None
-    paired = wide[wanted].dropna().to_numpy(dtype=np.float64)
-    return paired.reshape(len(paired), len(models), len(conditions)) if len(paired) else None
-
-
-@_answer_claim(
+@_claim(
     "rag-gain",
     "Gain from documents",
     "retrieved documents help diffusion models at least twice as much as autoregressive ones",
-    (MORE, GAIN),
-    figure="gains",
+    (MORE, LARGER, GAIN),
 )
 def rag_gain(answers: pd.DataFrame) -> Iterator[Finding]:
-    for own, mdms, arms, subject in _comparisons(answers):
-        values = _wide(own, [*mdms, *arms], [CLOSED, RAG])
-        if values is not None:
-            gains = values[:, :, 1] - values[:, :, 0]
-            diffusion, autoregressive = gains[:, : len(mdms)].mean(1), gains[:, len(mdms) :].mean(1)
-            yield Finding(subject, (MORE(estimate(diffusion - TIMES * autoregressive)), GAIN(estimate(diffusion))))
+    for compared in comparisons(answers):
+        sets = compared.paired([CLOSED, RAG])
+        if not sets:
+            continue
+        gains = [compared.by_kind(values[:, :, 1] - values[:, :, 0]) for values in sets.values()]
+        wanted = TIMES * np.mean([arm.mean() for _, arm in gains])
+        left = 1 - np.mean([compared.by_kind(values[:, :, 0])[0].mean() for values in sets.values()])
+        if wanted > left + 1e-9:
+            gained = f"twice the autoregressive gain of {50 * wanted:.3g} points"
+            yield compared.unjudged(f"{gained} exceeds the {100 * left:.3g} points left", list(sets))
+            continue
+        helped = [compared.by_kind(values)[0] for values in sets.values()]  # (question, condition) of diffusion models
+        parts = (
+            MORE(average_of([_mean(mdm - TIMES * arm) for mdm, arm in gains])),
+            LARGER(average_of([_mean(mdm - arm) for mdm, arm in gains])),
+            GAIN(average_of([share_difference(one[:, 1], one[:, 0], paired=True) for one in helped])),
+        )
+        yield compared.finding(parts, list(sets))
 
 
-def _robust(test: str, words: str) -> ClaimRule:
-    @_answer_claim(
-        f"robust-{test}",
-        f"Robustness to {test}",
-        f"diffusion models are more robust to {words} than autoregressive ones",
-        (ROBUST,),
-        figure=f"stress-{test}",
-    )
-    def judge(answers: pd.DataFrame) -> Iterator[Finding]:
-        for own, mdms, arms, subject in _comparisons(answers):
-            points = points_of(own)
-            line, reference = (
-                [point for point in points if point.test == name] for name in (test, STRESS_TESTS[test].reference)
-            )
-            values = _wide(own, [*mdms, *arms], [*line, *reference[:1]]) if len(line) > 1 and reference else None
-            if values is not None:
-                difference = partial(_difference, xs=np.array([point.x for point in line]), mdms=len(mdms))
-                yield Finding(subject, (ROBUST(estimate_of(values, difference)),))
-
-    return judge
+def _mean(values: Floats) -> Estimate:
+    found = estimate(values)
+    return no_narrower_than_t(found, float(found.std / np.sqrt(found.n)))
 
 
-def _difference(values: Floats, xs: Floats, mdms: int) -> float:
-    """Mean robustness of the first models minus that of the others; `values` are (question, model, point)."""
-    each = [relative_area(model[:-1], model[-1], xs) for model in values.mean(axis=0)]
-    return float(np.mean(each[:mdms]) - np.mean(each[mdms:]))
+@_claim(
+    "rag-gain (headroom)",
+    "Gain from documents, of the headroom",
+    "retrieved documents give diffusion models a larger share of what they could not answer than autoregressive ones",
+    (SHARE,),
+)
+def rag_headroom(answers: pd.DataFrame) -> Iterator[Finding]:
+    for compared in comparisons(answers):
+        sets = compared.paired([CLOSED, RAG])
+        if not sets:
+            continue
+        full = {name: _without_headroom(compared, values) for name, values in sets.items()}
+        left = {name: values for name, values in sets.items() if not full[name]}
+        reasons = "; ".join(f"{' and '.join(models)} on {name}" for name, models in full.items() if models)
+        reason = f"no headroom, closed-book accuracy of at least {percent(CEILING)}: {reasons}" if reasons else ""
+        if not left:
+            yield compared.unjudged(reason, list(sets))
+            continue
+        mdms = len(compared.mdms)
+        each = [estimate_of(values, partial(_share_difference, mdms=mdms)) for values in left.values()]
+        found = average_of([no_narrower_than_t(one, float(one.std)) for one in each])
+        both = np.mean([_shares(values, mdms) for values in left.values()], axis=0)
+        note = f"share of the headroom gained: diffusion {percent(both[0])}, autoregressive {percent(both[1])}"
+        yield compared.finding((SHARE(found),), list(left), "; ".join(filter(None, [note, reason])))
 
 
-robust_noise = _robust("noise", "noise")
-robust_position = _robust("position", "the position of the gold document")
+def _without_headroom(compared: Comparison, values: Floats) -> list[str]:
+    """The models that answer nearly everything without documents."""
+    closed = values[:, :, 0].mean(axis=0)
+    return [m for m, right in zip((*compared.mdms, *compared.arms), closed, strict=True) if right >= CEILING]
+
+
+def _share_difference(values: Floats, mdms: int) -> float:
+    mdm, arm = _shares(values, mdms)
+    return mdm - arm
+
+
+def _shares(values: Floats, mdms: int) -> tuple[float, float]:
+    """Gain ÷ (1 − closed-book accuracy), mean of the first models and of the others; `values` are (question, model,
+    condition)."""
+    closed, rag = values.mean(axis=0).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(closed < 1, (rag - closed) / (1 - closed), np.nan)
+    return float(share[:mdms].mean()), float(share[mdms:].mean())
+
+
+@_claim(
+    "rag-accuracy",
+    "Accuracy with documents",
+    "with retrieved documents diffusion models answer more questions than autoregressive ones",
+    (ACCURACY,),
+)
+def rag_accuracy(answers: pd.DataFrame) -> Iterator[Finding]:
+    for compared in comparisons(answers):
+        sets = compared.paired([RAG])
+        if not sets:
+            continue
+        right = [compared.by_kind(values[:, :, 0]) for values in sets.values()]
+        if np.mean([[side.mean() for side in both] for both in right], axis=0).min() >= CEILING:
+            yield compared.unjudged(f"both kinds answer at least {percent(CEILING)} with documents", list(sets))
+        else:
+            found = average_of([share_difference(mdm, arm, paired=True) for mdm, arm in right])
+            yield compared.finding((ACCURACY(found),), list(sets))

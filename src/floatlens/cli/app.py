@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from floatlens.cli import adapt, bench, inspection, presets, results, scale, trace
+from floatlens.cli import adapt, bench, data, inspection, presets, results, scale, trace
 from floatlens.cli.commands import add_command, flag, new_app
 from floatlens.cli.terminal import forgiving_streams, say, warnings_shown
 from floatlens.core.errors import FloatlensError
@@ -25,14 +25,16 @@ _UsageError: Any = typer.BadParameter.__bases__[0]  # typer has no public name f
 _COMMANDS = {
     "Studies": (presets.demo, presets.run, presets.qa, presets.stress, presets.intervene, trace.trace),
     "Results": (inspection.show, results.figures, results.claims, results.report),
+    "Data": (data.data,),
     "Models": (inspection.models, adapt.adapt),
     "Development": (bench.bench,),
 }
+_MORE_HELP: dict[object, Callable[[], str]] = {presets.intervene: presets.more_edits}
 
 app = new_app("See how attention moves while a language model writes.")
 for _panel, _functions in _COMMANDS.items():
     for _function in _functions:
-        add_command(app, _function, _panel)
+        add_command(app, _function, _panel, more_help=_MORE_HELP.get(_function))
 _scale = new_app("Train and evaluate the four small bundled models.")
 add_command(_scale, scale.train)
 add_command(_scale, scale.evaluate, name="eval")

@@ -69,7 +69,16 @@ class _PlainHelp:
 
 
 class _Command(_PlainHelp, TyperCommand):
-    pass
+    more_help: Callable[[], str] | None = None
+    """Called when help is shown: a last paragraph, "" for none."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        own, more = self.help, self.more_help() if self.more_help is not None else ""
+        self.help = "\n\n".join(filter(None, (own, more)))
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.help = own
 
 
 class Group(_PlainHelp, TyperGroup):
@@ -89,10 +98,18 @@ def new_app(help: str, **more: Any) -> typer.Typer:
 
 
 def add_command(
-    app: typer.Typer, function: Callable[..., Any], panel: str | None = None, name: str | None = None
+    app: typer.Typer,
+    function: Callable[..., Any],
+    panel: str | None = None,
+    name: str | None = None,
+    more_help: Callable[[], str] | None = None,
 ) -> None:
-    """Make a function a command. Its docstring is the help; parameters that are dataclasses become their fields."""
-    register = app.command(name, cls=_Command, help=paragraphs(function.__doc__ or ""), rich_help_panel=panel)
+    """Make a function a command. Its docstring is the help; parameters that are dataclasses become their fields.
+
+    `more_help` gives a last paragraph of the help, for what is known only when help is shown, such as plug-ins.
+    """
+    cls = type("_Command", (_Command,), {"more_help": staticmethod(more_help)}) if more_help is not None else _Command
+    register = app.command(name, cls=cls, help=paragraphs(function.__doc__ or ""), rich_help_panel=panel)
     register(_spread(function))
 
 

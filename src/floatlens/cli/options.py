@@ -58,9 +58,9 @@ Runs = Annotated[
 Rule = Annotated[
     str | None,
     option(
-        "Anchor rule of every analysis: zscore(3), rulli(3), gu(0.3), topk(5) or top1.",
+        "Anchor rule of every analysis: robust(3.5), zscore(3), rulli(3), gu(0.3), topk(5) or top1.",
         metavar="RULE",
-        default="zscore(3); top1 for absorption",
+        default="robust(3.5); top1 for absorption",
     ),
 ]
 

@@ -16,7 +16,7 @@ from floatlens.cli.parsing import parse_names
 from floatlens.cli.studies import run_study
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["demo", "intervene", "qa", "run", "stress"]
+__all__ = ["demo", "intervene", "more_edits", "qa", "run", "stress"]
 
 _data = partial(option, panel="Data")
 _test = partial(option, panel="Stress tests")
@@ -162,14 +162,21 @@ def intervene(
     models: Models,
     data: DataRefs,
     out: Out,
-    edit: Annotated[list[str], option("Such as drop_anchors:k=1,5; see above. Repeatable.", metavar="EDIT")],
+    edit: Annotated[
+        list[str] | None, option("Such as drop_anchors:k=1,5; see above. Repeatable.", metavar="EDIT")
+    ] = None,
+    patch: Annotated[
+        str | None,
+        option("Patch the first N questions, or all; with settings 20:k=2:what=kv.", metavar="N", default="none"),
+    ] = None,
     traces: Annotated[
         int | None, option("Trace the first N questions under each edit (drift, absorption).", min=0, default="8")
     ] = None,
     heads_from: Annotated[
         list[Path] | None, option("Run whose traces tell which heads retrieve. Repeatable.", metavar="RUN")
     ] = None,
-    control_seed: Annotated[int, option("Seed of the random controls.", min=0)] = 0,
+    control_seed: Annotated[int, option("Seed of the random controls: of their first draw.", min=0)] = 0,
+    control_draws: Annotated[int, option("Draws of each random control; effects average over them.", min=1)] = 1,
     gold: Gold = None,
     first_line: FirstLine = False,
     *,
@@ -181,23 +188,50 @@ def intervene(
     ablate_heads:top=4,8:mode=zero (or heads=5.3+7.0) · freeze_layers:layers=0-1. Each also takes strength=0.5, on=0-3
     (layers) and steps=1-2. Comma-separated values are doses (docs/edits.md).
 
-    The same questions are asked unedited, with each edit, and with its random control. Writes accuracy, F1, their
+    --patch replaces the states at the strongest keys, layer by layer, by those of a prompt that states another answer,
+    and measures how far the first token follows. Settings: k, what (kv, residual), rows, draws.
+
+    The same questions are asked unedited, with each edit, and with its random controls. Writes accuracy, F1, their
     changes, and the KL divergence of the first token. Running the same command again continues where it stopped.
     """
     from floatlens.runs.presets import intervene_study
 
+    if not edit and patch is None:
+        raise FloatlensError("nothing to do: give --edit, such as --edit drop_anchors:k=1, or --patch 20")
     study = intervene_study(
         models,
         data,
-        edits=edit,
+        edits=edit or (),
+        patching=None if patch is None else _patching(patch),
         edited=traces,
         heads_from=heads_from or (),
         control_seed=control_seed,
+        control_draws=control_draws,
         gold=gold,
         first_line=first_line,
         **common.values(),
     )
     raise typer.Exit(run_study(study, out, context, common.output, common.machine))
+
+
+def more_edits() -> str:
+    """For the help of `intervene`: the registered edits that it does not describe, such as those of other packages."""
+    from floatlens.edits.spec import EDITS
+
+    names = [name for name in EDITS if name not in (intervene.__doc__ or "")]
+    return f"More edits, see docs/edits.md or the package that adds them: {', '.join(names)}." if names else ""
+
+
+def _patching(text: str) -> dict[str, Any]:
+    """`20:k=2:what=kv` as keys of a study, which reads the values."""
+    count, *pairs = text.split(":")
+    found: dict[str, Any] = {"questions": int(count) if count.isascii() and count.isdecimal() else count}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise FloatlensError(f"--patch {text!r}: expected N:KEY=VALUE, such as 20:k=2:what=kv")
+        found[key.strip()] = value
+    return found
 
 
 def _tests(

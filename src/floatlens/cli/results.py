@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["claims", "claims_view", "figures", "report"]
 
-_STYLES = {"supported": "green", "not supported": "red", "undecided": "yellow"}
+_STYLES = {"supported": "green", "too small": "cyan", "contradicted": "red", "undecided": "yellow"}
 
 
 def figures(
@@ -36,7 +36,8 @@ def figures(
     """Draw the figures of runs and write their tables.
 
     The verdicts on claims are printed. Runs given together are compared. Figures: summary, drift, absorption, qk,
-    token_classes, retrieval_heads, rollout, gold_lift, extremes and, for one trace of each model, anchors and qk_maps.
+    token_classes, retrieval_heads, rollout, gold_lift, extremes, sinks, sink_kinds, order, lens and, for one trace of
+    each model, anchors and qk_maps.
     """
     from floatlens.claims import answer_claims
     from floatlens.records.store import has_answers, open_answers
@@ -120,7 +121,7 @@ def claims_view(found: Sequence[Claim]) -> RenderableType:
         table = new_table()
         table.show_header = False
         table.add_column(min_width=min(widest, 30) + 2, overflow="fold")
-        table.add_column(min_width=len("not supported"), no_wrap=True)
+        table.add_column(min_width=len("contradicted"), no_wrap=True)
         table.add_column(overflow="fold")
         for one in group:
             verdict = Text(one.verdict, style=_STYLES[one.verdict])
@@ -130,9 +131,12 @@ def claims_view(found: Sequence[Claim]) -> RenderableType:
 
 
 def _reason(claim: Claim) -> str:
-    """The deciding number and its limit; for what is undecided, what would decide it."""
+    """The deciding number and its limit, on what it rests; for what is undecided, what would decide it."""
     part = claim.deciding
     if part is None or math.isnan(float(part.found.mean)):
         return claim.changes
-    limit = f"{part.name}: {part.found}, claimed {'above' if part.above else 'below'} {part.limit:g}"
-    return limit if part.verdict != "undecided" else f"{limit}; needs {claim.changes}"
+    said = [f"{part.name}: {part.found}, claimed {'above' if part.above else 'below'} {part.limit:g}"]
+    said += [f"models: {claim.rests_on}"] if claim.rests_on else []
+    said += [f"survives Holm: {'yes' if claim.survives else 'no'}"] if claim.survives is not None else []
+    said += [claim.note] if claim.note else []
+    return "; ".join([*said, f"needs {claim.changes}"] if claim.verdict == "undecided" else said)

@@ -63,7 +63,7 @@ def run_study(
             say(f"stopped with {session.done} of {session.total} items on record")
             say(f"to continue: {command}")
             return 130
-        return session.summary(made, [model.ref for model in plan.models], plan.notes)
+        return session.summary(made, [model.ref for model in plan.subjects], plan.notes)
 
 
 def _check_folder(folder: Path) -> None:
@@ -164,6 +164,8 @@ class _Session:
             bar.start()
         if record.what == "trace":
             bar.item(f"{where}: {record.answer or ''}")
+        elif record.what == "patch":
+            bar.item("", where)
         else:
             bar.item(record.prediction or "", self._accuracy.after(record))
 

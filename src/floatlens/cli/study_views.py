@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from floatlens.cli.tables import INTERVAL, Row, by_model, in_blocks, interval, number
 from floatlens.cli.terminal import clean, duration, many
 from floatlens.data.stress import STRESS_TESTS
-from floatlens.plots.style import label_of
+from floatlens.plots.style import label_of, span
 from floatlens.records.condition import Stressed
 
 if TYPE_CHECKING:
@@ -34,31 +34,35 @@ __all__ = ["findings_view", "plan_view", "verdicts_line"]
 
 _MOST = 6
 """Models that have a column of their own in the plan; more are summed up in one."""
-_SUMMED = ""
-"""The column that sums up all models."""
+_PATCHED = {"anchors": "anchors", "control": "random control (mass)", "difference": "difference"}
+_SUMMED, _CONTROLS = "", "controls of all models"
+"""The columns that sum up all models, and all their controls."""
 
 
 def plan_view(plan: Plan, counts: Counts, team: Team, told: Forecast, folder: Path, width: int) -> RenderableType:
     """Each data set with what is done with it, how often by each model, and how long it may take."""
-    models = [model.ref for model in plan.models]
+    models = [model.ref for model in plan.subjects]
     summed = len(models) > _MOST
-    columns = [_SUMMED] if summed else models
+    columns = {_SUMMED: models} if summed else {model: [model] for model in models}
     labels = [f"{len(models)} models"] if summed else _labels(models)
+    if controls := [model.ref for model in plan.models if model.ref not in models]:
+        columns[_CONTROLS] = controls
+        labels.append(many(len(controls), "control"))
     rows: list[Row] = []
     for part in plan.data:
         rows.append(Row(f"{part.data.name}, {many(part.data.count, 'question')}"))
         here = [row for row in counts.rows if row.data == part.data.name]
         rows += [Row(_what(row), _items([row], columns), level=1) for row in here]
     rows.append(Row("all items", _items(counts.rows, columns)))
-    table = by_model(f"study {plan.study.name}", ["items"], columns, labels, rows, width)
+    table = by_model(f"study {plan.study.name}", ["items"], list(columns), labels, rows, width)
     return Group(table, Text(), *_footer(counts, team, told, folder))
 
 
-def _items(rows: Sequence[PlanRow], columns: Sequence[str]) -> dict[str, list[str]]:
-    """How many items each column has, and how many of them are done in a run that is continued."""
+def _items(rows: Sequence[PlanRow], columns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """How many items the models of each column have, and how many of them are done in a run that is continued."""
     shown = {}
-    for column in columns:
-        own = [one for row in rows for model, one in row.by_model.items() if column in (model, _SUMMED)]
+    for column, models in columns.items():
+        own = [one for row in rows for model, one in row.by_model.items() if model in models]
         total, done = sum(one.total for one in own), sum(one.done for one in own)
         if own:
             shown[column] = [f"{done:,} of {total:,}" if done else f"{total:,}"]
@@ -74,7 +78,14 @@ def _what(row: PlanRow) -> str:
         test = STRESS_TESTS[points[0].test]
         only = test.reference == test.name
         return f"{row.what} (gold documents only)" if only else f"{row.what}, {many(len(points), 'point')}"
-    return f"{row.what}, and its random control" if len(row.conditions) > 1 else row.what
+    if row.patched is not None:
+        return f"{row.what}, {' and '.join(row.patched.what)}"
+    return _edit_in_words(row)
+
+
+def _edit_in_words(row: PlanRow) -> str:
+    controls = len(row.conditions) - 1
+    return f"{row.what}, and {many(controls, 'random control')}" if controls > 0 else row.what
 
 
 def _footer(counts: Counts, team: Team, told: Forecast, folder: Path) -> list[Text]:
@@ -103,6 +114,8 @@ def findings_view(made: Findings, models: Sequence[str], width: int) -> Group:
         shown += [_title("Stress tests"), robustness_view(made.curves, made.agreed, models, width)]
     if made.effects is not None and not made.effects.empty:
         shown += [_title("Edits"), effects_view(made.effects, models, width)]
+    if made.patching:
+        shown += [_title("Activation patching"), patching_view(made, models, width)]
     if rows := made.headline:
         shown += [_title("Attention (means over questions)"), headline_view(rows, models, width)]
     return Group(*shown)
@@ -152,7 +165,7 @@ def effects_view(effects: pd.DataFrame, models: Sequence[str], width: int) -> Re
         for edit, settings, control in here[["edit", "settings", "control"]].drop_duplicates().itertuples(index=False):
             some = here[(here["edit"] == edit) & (here["settings"] == settings) & (here["control"] == control)]
             cells = {row.model: _effect(row) for row in some.itertuples(index=False)}
-            rows.append(Row(f"{edit} {settings}" + (" (random)" if control else ""), cells))
+            rows.append(Row(f"{edit} {settings}" + (f" ({control} control)" if control else ""), cells))
     title = "accuracy (%), change vs. unedited"
     return by_model(title, ["accuracy", "change", INTERVAL], models, _labels(models), rows, width)
 
@@ -160,6 +173,31 @@ def effects_view(effects: pd.DataFrame, models: Sequence[str], width: int) -> Re
 def _effect(row: Any) -> list[str]:
     change, low, high = (100 * float(value) for value in (row.difference, row.low, row.high))
     return [number(100 * row.edited, ".1f"), number(change, "+.1f"), interval(low, high, "+.1f")]
+
+
+def patching_view(made: Findings, models: Sequence[str], width: int) -> RenderableType:
+    """Rows for each data set and kind of states: the effect of anchors, of their control, and the difference."""
+    means = made.patching["patching_mean"]
+    models = _ordered(models, means["model"])
+    rows = []
+    for (data, what), own in means.groupby(["data", "what"], sort=False):
+        rows.append(Row(f"{what} · {data}"))
+        for part, some in own.groupby("part", sort=False):
+            cells = {str(row.model): _patched(row) for row in some.itertuples(index=False)}
+            rows.append(Row(_PATCHED[str(part)], cells, level=1))
+    counts = [int(n) for n in means["n"]]
+    notes = [f"n = {span(counts)}; 0: the answer stays, 1: it moves to that of the counterfactual prompt"]
+    notes += [
+        f"{model}, {data}: {lost} of {many(total, 'question')} left out: both answers begin with the same token"
+        for model, data, lost, total in made.without_effect
+    ]
+    table = by_model("effect, mean over layers", ["effect", INTERVAL], models, _labels(models), rows, width)
+    return Group(table, *(Text(clean(note), style="dim") for note in notes))
+
+
+def _patched(row: Any) -> list[str]:
+    effect, low, high = (float(value) for value in (row.effect, row.low, row.high))
+    return [number(effect, "+.3f"), interval(low, high, "+.3f")]
 
 
 def headline_view(rows: Sequence[HeadlineRow], models: Sequence[str], width: int) -> RenderableType:
@@ -185,6 +223,8 @@ def _labels(models: Sequence[str]) -> list[str]:
 
 def verdicts_line(found: Sequence[Claim]) -> str:
     """How many claims came out which way."""
+    from floatlens.claims import VERDICTS
+
     counted = Counter(one.verdict for one in found)
-    parts = (f"{counted[verdict]} {verdict}" for verdict in ("supported", "not supported", "undecided"))
+    parts = (f"{counted[verdict]} {verdict}" for verdict in VERDICTS)
     return f"claims: {', '.join(parts)}"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -31,7 +31,7 @@ __all__ = ["trace"]
 _SUFFIX = ".zarr.zip"
 _question = partial(option, panel="One question")
 _capture = partial(option, panel="Capture")
-_PROBES = "received, entropy, flow, answer_rows, qk, extremes"
+_PROBES = "received, entropy, flow, answer_rows, rollout, qk, extremes"
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,9 @@ def trace(
         option("Questions: a file or scale questions (scale:rag:documents=5). Repeatable.", metavar="REF"),
     ] = None,
     gold: Gold = None,
+    controls: Annotated[
+        int, option("Trace also N copies of each model with shuffled weights, as controls.", min=0, metavar="N")
+    ] = 0,
     *,
     asked: QuestionOptions,
     capture: CaptureOptions,
@@ -89,7 +92,7 @@ def trace(
     if (data is None) == (asked.question is None):
         raise FloatlensError("give either --data REF or --question TEXT")
     if data is None:
-        _refuse(common, gold, models)
+        _refuse(common, gold, controls, models)
         _trace_question(models[0], out, asked, capture, common)
         return
     target = capture.target
@@ -100,7 +103,8 @@ def trace(
     _check_length(capture, common)
     from floatlens.runs.presets import trace_study
 
-    study = trace_study(models, data, target=cast("Any", target), gold=gold, **capture.values(), **common.values())
+    forced: dict[str, Any] = {"target": target}
+    study = trace_study(models, data, **forced, gold=gold, controls=controls, **capture.values(), **common.values())
     raise typer.Exit(run_study(study, out, context, common.output, common.machine))
 
 
@@ -109,13 +113,14 @@ def _check_length(capture: CaptureOptions, common: StudyOptions) -> None:
         raise FloatlensError("--target: a forced text has a length of its own; leave gen_length out")
 
 
-def _refuse(common: StudyOptions, gold: str | None, models: list[str]) -> None:
+def _refuse(common: StudyOptions, gold: str | None, controls: int, models: list[str]) -> None:
     """Options that mean nothing for one question."""
     if len(models) > 1:
         raise FloatlensError("--question: give one MODEL")
     groups: tuple[Any, ...] = (common.reading, common.output, common.machine)
     given = [name for group in groups for name, value in vars(group).items() if value != getattr(type(group), name)]
     given += ["gold"] if gold is not None else []
+    given += ["controls"] if controls else []
     if given:
         raise FloatlensError(f"--{given[0].replace('_', '-')} goes with --data, not with --question")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from floatlens.traces import Trace
     from floatlens_lab.scale.evaluation import Summary
 
-__all__ = ["answer_view", "facts_view", "families_view", "layers_view", "scale_view", "trace_view"]
+__all__ = ["answer_view", "facts_view", "families_view", "layers_view", "pairs", "scale_view", "trace_view"]
 
 KINDS = {"arm": "autoregressive", "mdm": "masked diffusion"}
 _TOKEN = 12  # characters of a token that are shown
@@ -33,7 +33,7 @@ _KEY = 16  # columns that a key takes at least
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def _pairs(rows: Iterable[tuple[str, str | Text]]) -> Table:
+def pairs(rows: Iterable[tuple[str, str | Text]]) -> Table:
     """Names on the left, what they stand for on the right."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="cyan", no_wrap=True)
@@ -76,7 +76,7 @@ def facts_view(facts: Facts) -> Table:
     if facts.mask_id is not None:
         rows.append(("mask token", f"{facts.mask_id}" + (f" {facts.mask_text}" if facts.mask_text else "")))
     rows.append(("tokenizer", facts.tokenizer or "none: token ids only"))
-    return _pairs(rows)
+    return pairs(rows)
 
 
 # -- scale models -------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def answer_view(trace: Trace) -> Table:
     """Question and answer."""
     prompt, likelihood = trace.data.attrs["prompt"], trace.log_likelihood
     cut = prompt.get("hole") is not None
-    return _pairs(
+    return pairs(
         [
             ("question", prompt["question"] or f"(none: a {'passage with a hole' if cut else 'bare prompt'})"),
             ("forced" if trace.forced else "answer", Text(clean(trace.answer or "") or "(empty)", style="bold")),
@@ -123,7 +123,7 @@ def trace_view(trace: Trace, where: str) -> Table:
     settings = ", ".join(f"{name} {value}" for name, value in decoding["settings"].items())
     versions = ", ".join(f"{name} {attrs['versions'][name]}" for name in ("floatlens", "torch", "transformers"))
     revision = "" if model["revision"] is None else f" at {model['revision']}"
-    return _pairs(
+    return pairs(
         [
             ("trace", where),
             ("model", f"{model['ref']}{revision}"),

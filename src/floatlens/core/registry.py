@@ -70,6 +70,19 @@ class Registry(Mapping[str, T], Generic[T]):
             found[point.name] = point
         return found
 
+    def check_foreign(self, kind: type[T], names: Collection[str] | None = None) -> None:
+        """Import the entries of other packages (or those named), so a broken one is found now instead of later.
+
+        Example: `CLAIMS.check_foreign(ClaimRule)`
+        """
+        for name, point in self._foreign.items():
+            if (names is None or name in names) and not isinstance(self[name], kind):
+                found = type(self[name]).__name__
+                raise FloatlensError(
+                    f'the {self.what} "{name}" of {_package(point)} ({point.value}) has the type {found}; '
+                    f"it must be a {kind.__name__} (docs/extending.md)"
+                )
+
     def __getitem__(self, name: str) -> T:
         if name in self._added:
             return self._added[name]
@@ -98,7 +111,8 @@ def _load(point: EntryPoint, what: str) -> Any:
         return cast("Any", point.load())
     except Exception as error:  # whatever another package raises on import, the user gets one line about it
         raise FloatlensError(
-            f'the {what} "{point.name}" of {_package(point)} cannot be imported ({type(error).__name__}: {error})'
+            f'the {what} "{point.name}" of {_package(point)} ({point.value}) cannot be imported: '
+            f"{type(error).__name__}: {error}"
         ) from error
 
 

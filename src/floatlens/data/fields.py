@@ -7,62 +7,67 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from floatlens.core.errors import FloatlensError
 from floatlens.prompts import Document
 
-__all__ = ["Record", "answers_of", "bad", "kind", "list_of", "text_of"]
+__all__ = ["Record", "Unit", "answers_of", "bad", "kind", "list_of", "text_of"]
+
+
+Unit: TypeAlias = Literal["line", "record", "row", "paragraph"]
+"""What a file counts its records in: lines, records of a JSON document, rows of a table, paragraphs of plain text."""
 
 
 class Record(dict[str, Any]):
     """One JSON object; `at` is its place in the line, for messages. Example: `Record({"id": 7}).id(1)  # "7"`"""
 
-    def __init__(self, fields: Mapping[str, Any], at: str = "") -> None:
+    def __init__(self, fields: Mapping[str, Any], at: str = "", unit: Unit = "line") -> None:
         super().__init__(fields)
-        self._prefix = f"{at}." if at else ""
+        self.prefix = f"{at}." if at else ""
+        self.unit: Unit = unit
 
     def text(self, name: str) -> str:
         """A text that must be there."""
-        return text_of(self.get(name), self._prefix + name)
+        return text_of(self.get(name), self.prefix + name)
 
     def elements(self, name: str) -> list[Any]:
         """A list; absent or null is an empty one."""
-        return list_of(self.get(name), self._prefix + name)
+        return list_of(self.get(name), self.prefix + name)
 
     def texts(self, name: str) -> list[str]:
         """A list of texts; absent or null is an empty one."""
-        return [text_of(item, f"{self._prefix}{name}[{i}]") for i, item in enumerate(self.elements(name))]
+        return [text_of(item, f"{self.prefix}{name}[{i}]") for i, item in enumerate(self.elements(name))]
 
     def flag(self, name: str) -> bool:
         """True or false; absent is false."""
         given = self.get(name, False)
         if not isinstance(given, bool):
-            bad(f"{self._prefix}{name}: expected true or false, found {kind(given)}")
+            bad(f"{self.prefix}{name}: expected true or false, found {kind(given)}")
         return given
 
     def child(self, name: str) -> Record:
         """An object; absent or null is an empty one."""
         given = self.get(name)
         if given is not None and not isinstance(given, dict):
-            bad(f"{self._prefix}{name}: expected an object, found {kind(given)}")
-        return Record(given or {}, self._prefix + name)
+            bad(f"{self.prefix}{name}: expected an object, found {kind(given)}")
+        return Record(given or {}, self.prefix + name)
 
     def children(self, name: str, wanted: str) -> list[Record]:
         """A list of objects; `wanted` names their fields in messages."""
         made = []
         for i, item in enumerate(self.elements(name)):
             if not isinstance(item, dict):
-                bad(f"{self._prefix}{name}[{i}]: expected an object with {wanted}, found {kind(item)}")
-            made.append(Record(item, f"{self._prefix}{name}[{i}]"))
+                bad(f"{self.prefix}{name}[{i}]: expected an object with {wanted}, found {kind(item)}")
+            made.append(Record(item, f"{self.prefix}{name}[{i}]"))
         return made
 
-    def id(self, line: int) -> str:
-        """The field `id`, a text or a whole number; without one, `line-N`."""
-        given = self.get("id")
+    def id(self, line: int, name: str = "id") -> str:
+        """The field `id`, or another one; a text or a whole number; without one, `line-N`, `record-N` or `row-N`."""
+        given = self.get(name)
         if given is None:
-            return f"line-{line}"
-        return str(given) if type(given) is int else self.text("id")
+            return f"{self.unit}-{line}"
+        return str(given) if type(given) is int else self.text(name)
 
     def title(self) -> str:
         """The field `title`; absent, null or "" is none."""

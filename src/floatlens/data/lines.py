@@ -1,61 +1,102 @@
-"""JSON lines, plain or gzipped, read one at a time: a file of any size takes the memory of one line.
+"""Records of a data file of any layout: JSON lines, one JSON document, TSV, Parquet or plain text, packed or not.
 
-A file that is something else (a CSV, one JSON document, a Git LFS pointer, an HTML page) is refused by name. Messages
-about a line do not name it; the reader of the file adds file and line number.
+Files are read one record at a time. A file that is something else (a CSV, a Git LFS pointer, an HTML page, a pickle) is
+refused by name. Messages about a record do not name it; the reader of the file adds file and place.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
 import re
-import zlib
-from collections.abc import Iterator
-from io import BufferedReader
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, Literal, TypeAlias
 
 from floatlens.core.errors import FloatlensError
-from floatlens.data.fields import Record, bad, kind
+from floatlens.data.compression import BOM, PACKED, open_bytes, read_head
+from floatlens.data.fields import Record, Unit, bad, kind
+from floatlens.data.json_documents import Kind, as_fields, document_kind, no_constant, read_document
+from floatlens.data.paper_files import pointed_at
+from floatlens.data.tables import is_table, read_parquet, read_tsv, refused_table
 
-__all__ = ["parse_record", "read_lines"]
+__all__ = ["Raw", "parse_record", "read_file"]
 
-_BOM = b"\xef\xbb\xbf"
-_LIST = re.compile(rb"\s*\[\s*\{")
-_RECORD = re.compile(rb'\s*"[^"]*"\s*:\s*\{')
-"""A line of a mapping from ids to records."""
+_LIST = re.compile(rb"\s*\[\s*(\{|\]\s*$)")
+_BINARY = {
+    b"PK\x03\x04": "a zip archive; unpack it first",
+    b"ARROW1": "an Arrow file; write it as Parquet or JSON lines first",
+    b"SQLite format 3": "an SQLite database; export its questions as JSON lines first",
+    b"%PDF": "a PDF; give a data file",
+    b"\x93NUMPY": "a NumPy array; write its records as JSON lines first",
+}
+_PICKLE = re.compile(rb"\x80[\x02-\x05](\x95|[\]}(\[cq])")
+Layout: TypeAlias = Literal["lines", "document", "tsv", "parquet", "text"]
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines that are not blank, without a byte-order mark. A gzip file is recognised by its content."""
+@dataclass(frozen=True)
+class Raw:
+    """A record that has been found; `load` decodes it or raises."""
+
+    number: int
+    unit: Unit
+    load: Callable[[], Record]
+
+    def place(self, path: str | Path) -> str:
+        """Where it is: `x.jsonl:3`, or `x.json: record 3`."""
+        return f"{path}:{self.number}" if self.unit in ("line", "paragraph") else f"{path}: {self.unit} {self.number}"
+
+
+def read_file(path: Path, *, text: bool = False) -> Iterator[Raw]:
+    """The records of a file; with `text` it is read as plain text whatever it looks like."""
+    layout, how = _layout(path, text=text)
+    if layout == "document":
+        for number, key, value in read_document(path, how):
+            yield Raw(number, "record", partial(_member, value, key))
+    elif layout == "tsv":
+        for number, fields in read_tsv(path):
+            yield Raw(number, "row", partial(_row, fields))
+    elif layout == "parquet":
+        for number, row in read_parquet(path):
+            yield Raw(number, "row", partial(Record, row, unit="row"))
+    else:
+        for number, line in _lines(path):
+            yield Raw(number, "line", partial(parse_record if layout == "lines" else _paragraph, line))
+
+
+def _member(value: Any, key: str | None) -> Record:
+    return Record(as_fields(value, key), unit="record")
+
+
+def _row(fields: Callable[[], dict[str, Any]]) -> Record:
+    return Record(fields(), unit="row")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines that are not blank, without a byte-order mark."""
+    with open_bytes(path) as file:
+        for number, line in enumerate(file, start=1):
+            line = line.removeprefix(BOM) if number == 1 else line
+            if line.strip():
+                yield number, line
+
+
+def _decoded(line: bytes) -> str:
     try:
-        with _open(path) as file:
-            other = _not_json_lines(file.peek(1 << 13).removeprefix(_BOM), path)
-            if other is not None:
-                raise FloatlensError(f"{path}: {other}")
-            for number, line in enumerate(file, start=1):
-                line = line.removeprefix(_BOM) if number == 1 else line
-                if line.strip():
-                    yield number, line
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise FloatlensError(f"{path}: the gzip file is damaged or cut short ({error}); copy it again") from error
-    except OSError as error:
-        raise FloatlensError(f"{path}: {error.strerror or error}; give a .jsonl or .jsonl.gz file") from error
+        return line.rstrip(b"\r\n").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FloatlensError(f"not UTF-8 (byte {error.start + 1} of the line)") from None
 
 
-def _open(path: Path) -> gzip.GzipFile | BufferedReader:
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if packed else path.open("rb")
+def _paragraph(line: bytes) -> Record:
+    return Record({"text": _decoded(line)}, unit="paragraph")
 
 
 def parse_record(line: bytes) -> Record:
     """The one JSON object that a line holds."""
     try:
-        record = json.loads(line.rstrip(b"\r\n").decode("utf-8"), parse_constant=_no_constant)
-    except UnicodeDecodeError as error:
-        raise FloatlensError(f"not UTF-8 (byte {error.start + 1} of the line)") from None
+        record = json.loads(_decoded(line), parse_constant=no_constant)
     except RecursionError:
         raise FloatlensError("not a record: nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -67,38 +108,84 @@ def parse_record(line: bytes) -> Record:
     return Record(record)
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+# -- layouts ------------------------------------------------------------------------------------------------------
 
 
-def _not_json_lines(head: bytes, path: Path) -> str | None:
-    """What a file is, by its first bytes, and what to do, if it is a known kind of file other than JSON lines."""
+def _layout(path: Path, *, text: bool) -> tuple[Layout, Kind]:
+    """How a file holds its records, by its first bytes; a file that holds none is refused."""
+    head = read_head(path)
+    if head.startswith(b"PAR1"):
+        return "parquet", "record"
+    other = _not_data(head)
+    if other is not None:
+        raise FloatlensError(f"{path}: {other}")
+    if text:
+        return "text", "record"
+    lines = [line for line in head.split(b"\n") if line.strip()]
+    document = _document(path, head, lines)
+    if document is not None:
+        return "document", document
+    table = is_table(lines, path)
+    if table is not None:
+        refused = refused_table(*table, path)
+        if refused is not None:
+            raise FloatlensError(f"{path}: {refused}")
+        return "tsv", "record"
+    return "text" if _is_text(path, head) else "lines", "record"
+
+
+def _not_data(head: bytes) -> str | None:
+    """What a file is that cannot hold records, and what to do."""
     if not head:
         return "the file is empty; copy or download it again"
-    start = head.lstrip()[:60].lower()
+    start = head.lstrip()[:300]
     if start.startswith(b"version https://git-lfs"):
-        return "a Git LFS pointer instead of the data; run git lfs pull in its repository, or download the file itself"
-    if start.startswith((b"<!doctype", b"<html", b"<?xml", b"<head")):
+        return (
+            f"a Git LFS pointer{pointed_at(start)} instead of the data; run git lfs pull in its repository, "
+            "or download the file itself"
+        )
+    if start[:60].lower().startswith((b"<!doctype", b"<html", b"<?xml", b"<head")):
         return "an HTML page instead of data, such as an error or login page; download the file again"
-    lines = [line for line in head.split(b"\n") if line.strip()]
-    return _json_document(lines, path) or _table(lines, path)
+    if _PICKLE.match(head):
+        return "a pickle, which can run code when it is opened; write its records as JSON lines where you trust it"
+    what = next((what for magic, what in _BINARY.items() if head.startswith(magic)), None)
+    if what is None and b"\x00" in head[:4096]:
+        what = "a binary file; give JSON lines, a JSON document, TSV, Parquet or text"
+    return what
 
 
-def _json_document(lines: list[bytes], path: Path) -> str | None:
-    """One JSON document: a list of objects, or an object over several lines."""
-    following = lines[1].lstrip()[:1] if len(lines) > 1 else b""
-    if _LIST.match(b"\n".join(lines)) and not (following and _is_json(lines[0])):
-        what, program = "a list", ".[]"
-    elif lines and lines[0].lstrip().startswith(b"{") and following in (b'"', b"}") and not _is_json(lines[0]):
-        what, program = "an object", ".[]" if _RECORD.match(lines[1]) else "."
-    else:
+def _document(path: Path, head: bytes, lines: list[bytes]) -> Kind | None:
+    """How one JSON document holds its records; None for JSON lines and for what is not JSON."""
+    first = lines[0].strip() if lines else b""
+    if not first.startswith((b"{", b"[")):
         return None
-    named = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".jsonl")
-    packed = "zcat" if path.suffix == ".gz" else "cat"
-    return (
-        f"one JSON document ({what}) instead of JSON lines; write one record per line: "
-        f"{packed} {path.name} | jq -c '{program}' > {named}.lines.jsonl"
-    )
+    several = len(lines) > 1 or _goes_on(path, head)
+    if several and (b"\n" not in head.lstrip() or _is_json(first)):
+        return None  # the first line is a record, or longer than the head
+    if first.startswith(b"["):
+        return "list" if _LIST.match(head) else None
+    if several and lines[1].lstrip()[:1] not in (b'"', b"}") and not first.endswith((b"[", b":", b",")):
+        return None  # a first line that is not JSON
+    try:
+        found = document_kind(path)
+    except FloatlensError:
+        return "record" if several else None  # the message of a line says the column
+    return None if found == "record" and not several else found
+
+
+def _goes_on(path: Path, head: bytes) -> bool:
+    """Whether a second line that is not blank follows the first one, which may be longer than the head."""
+    if b"\n" in head.strip():
+        return True
+    begun = ended = False
+    with open_bytes(path) as stream:
+        while piece := stream.readline(1 << 20):
+            blank = not piece.removeprefix(BOM).strip()
+            if ended and not blank:
+                return True
+            begun = begun or not blank
+            ended = ended or (begun and piece.endswith(b"\n"))
+    return False
 
 
 def _is_json(line: bytes) -> bool:
@@ -109,21 +196,7 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def _table(lines: list[bytes], path: Path) -> str | None:
-    """Comma- or tab-separated values: two rows with the same number of columns, or a file that is named so."""
-    try:
-        first, *rest = [line.decode("utf-8").rstrip("\r") for line in lines[:2]]
-    except (UnicodeDecodeError, ValueError):
-        return None
-    if first.lstrip().startswith(("{", "[")):
-        return None
-    named = ".csv" in path.suffixes or ".tsv" in path.suffixes
-    for name, separator in (("TSV", "\t"), ("CSV", ",")):
-        rows = list(csv.reader([first, *rest], delimiter=separator))
-        if len(rows[0]) > 1 and (named or (len(rows) > 1 and len(rows[1]) == len(rows[0]))):
-            option = ', sep="\\t"' if name == "TSV" else ""
-            return (
-                f"a {name} file with the columns {', '.join(rows[0])[:80]} instead of JSON lines; convert it with "
-                f'pandas: pd.read_csv("{path.name}"{option}).to_json("{path.name}.jsonl", orient="records", lines=True)'
-            )
-    return None
+def _is_text(path: Path, head: bytes) -> bool:
+    """Plain text has no fields to know it by, so its name has to say so."""
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in PACKED]
+    return suffixes[-1:] in ([".txt"], [".text"]) and not head.lstrip().startswith((b"{", b"["))

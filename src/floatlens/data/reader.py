@@ -6,7 +6,7 @@ A file has one format: the one that is named, or the one its first record matche
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from floatlens.core.validation import in_one_line
 from floatlens.data.examples import Example, Need, check_need
 from floatlens.data.fields import Record, bad
 from floatlens.data.formats import FORMATS, Format, detect
-from floatlens.data.lines import parse_record, read_lines
+from floatlens.data.lines import read_file
 
 __all__ = ["Tally", "read_examples", "read_records", "stream_examples"]
 
@@ -40,6 +40,8 @@ class Tally:
     bad: int = 0
     problems: list[str] = field(default_factory=list)
     format: str = ""
+    reason: str = ""  # why the file was taken for that format; "" if it was named
+    left_out: int = 0  # records that hold no question, as their format knows them
 
     def add(self, problem: str) -> None:
         """Count a bad record; only the first 20 keep their message, as every record of a file may be bad."""
@@ -86,15 +88,24 @@ def stream_examples(
         if name not in get_args(Need):
             raise FloatlensError(f'need="{name}"{did_you_mean(name, get_args(Need))}')
     chosen = None if format is None else FORMATS[format]()
-    seen: dict[str, int] = {}
+    tally.format = chosen.name if chosen else ""
+    seen: dict[str, str] = {}
 
-    def read(record: Record, number: int) -> Example:
+    def split(record: Record) -> list[Record]:
         nonlocal chosen
         if "hole" in record and record["hole"] is None:  # an example of a question, written with all fields
-            record = Record({name: value for name, value in record.items() if name not in _UNUSED or value is not None})
-        chosen = chosen or detect(record)
-        tally.format = chosen.name
+            kept = {name: value for name, value in record.items() if name not in _UNUSED or value is not None}
+            record = Record(kept, unit=record.unit)
+        if chosen is None:
+            chosen = detect(record)
+            tally.format, tally.reason = chosen.name, chosen.matches(record) or ""
         _keep_to(chosen, record, named=format is not None)
+        parts = chosen.parts(record)
+        tally.left_out += not parts
+        return parts
+
+    def read(record: Record, number: int) -> Example:
+        assert chosen is not None
         try:
             example = chosen.read(record, number)
         except KeyError as error:
@@ -102,34 +113,51 @@ def stream_examples(
         except ValidationError as error:
             bad(in_one_line(error))
         if example.id in seen:
-            bad(f"id {example.id!r} was used before, on line {seen[example.id]}; ids must be unique")
+            bad(f"id {example.id!r} was used before, on {seen[example.id]}; ids must be unique")
         check_need(example, need)
-        seen[example.id] = number
+        seen[example.id] = f"{'line' if record.unit == 'paragraph' else record.unit} {number}"
         return example
 
-    return islice(read_records(path, read, tally), limit)
+    return islice(read_records(path, read, tally, split=split, text=format == "text"), limit)
 
 
-def read_records(path: str | Path, read: Callable[[Record, int], T], tally: Tally) -> Iterator[T]:
-    """What `read` makes of each record and its line number; the bad ones are counted, with file and line."""
-    for number, line in read_lines(Path(path)):
+def read_records(
+    path: str | Path,
+    read: Callable[[Record, int], T],
+    tally: Tally,
+    *,
+    split: Callable[[Record], Iterable[Record]] = lambda record: [record],
+    text: bool = False,
+) -> Iterator[T]:
+    """What `read` makes of each part of a record and its number; the bad ones are counted, with file and place.
+
+    `split` gives the parts. With `text` the file is read as plain text.
+    """
+    for raw in read_file(Path(path), text=text):
         try:
-            made = read(parse_record(line), number)
+            parts = split(raw.load())
         except FloatlensError as error:
-            tally.add(f"{path}:{number}: {error}")
-        else:
-            tally.good += 1
-            yield made
+            tally.add(f"{raw.place(path)}: {error}")
+            continue
+        for part in parts:
+            try:
+                made = read(part, raw.number)
+            except FloatlensError as error:
+                tally.add(f"{raw.place(path)}: {error}")
+            else:
+                tally.good += 1
+                yield made
 
 
 def _keep_to(chosen: Format, record: Record, *, named: bool) -> None:
     """Refuse a record of another format: it would be read wrongly, without an error."""
     for name in chosen.marks if chosen.needs is None else chosen.needs:
-        if name not in record:
+        if not any(one in record for one in name.split("|")):
+            name = name.partition("|")[0]
             why = f'which format "{chosen.name}" needs' if named else "though the file began with it"
             bad(f'"{name}" is missing, {why}')
-    if chosen.fallback and not named:
+    if not named and (chosen.fallback or chosen.matches(record) is None):
         for other in FORMATS.values():
-            reason = None if other.fallback else other().matches(record)
+            reason = None if other.fallback or other.name == chosen.name else other().matches(record)
             if reason is not None:
                 bad(f"{reason}, but the file began in {chosen.title} format; keep to one")

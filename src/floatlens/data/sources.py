@@ -17,7 +17,11 @@ from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import digest_of_file
 from floatlens.core.registry import Registry
 from floatlens.data.examples import Example, Need, check_need, mark_gold
+from floatlens.data.formats import FORMATS
+from floatlens.data.paper_files import paper_note
 from floatlens.data.reader import Tally, stream_examples
+from floatlens.data.summary import Counts
+from floatlens.data.tables import stem_of
 
 __all__ = ["QUESTION_SOURCES", "SETS", "Data", "Questions", "is_source", "open_data"]
 
@@ -75,7 +79,8 @@ A source takes what is after the colon and the keywords `limit` and `documents`,
 class Data:
     """Checked questions. `count` are good; `bad` were left out, the first of them for the reasons in `problems`.
 
-    `sha256` identifies the content: the bytes of a file, or the identity of questions that are made.
+    `sha256` identifies the content: the bytes of a file, or the identity of questions that are made. `reason` says why
+    a file was taken for its format, `paper` whether it is one of the paper's; `left_out` records held no question.
     """
 
     ref: str
@@ -90,14 +95,31 @@ class Data:
     gold: Literal["answer"] | None = None
     bad: int = 0
     problems: tuple[str, ...] = ()
+    reason: str = ""
+    left_out: int = 0
+    paper: str | None = None
+    counts: Counts = field(repr=False, compare=False, default_factory=Counts)
     _read: Callable[[], Iterator[Example]] = field(repr=False, compare=False, default=lambda: iter(()))
 
     def examples(self) -> Iterator[Example]:
         """The good ones, streamed, in the order of the data; may be called any number of times."""
         for example in self._read():
-            if self.documents is not None:
-                example = example.model_copy(update={"documents": example.documents[: self.documents]})
-            yield example if self.gold is None else mark_gold(example)
+            yield _finished(example, self.documents, self.gold)
+
+    def headline(self) -> str:
+        """What it was taken for. Example: "HotpotQA, distractor setting: 200 questions, 10 documents each, …"."""
+        known = FORMATS[self.format]() if self.format in FORMATS else None
+        words = [known.title, known.setting(self.counts.missing_gold)] if known is not None else [self.title]
+        return f"{', '.join(filter(None, words))}: {self.counts.sentence()}"
+
+    def notes(self) -> list[str]:
+        """What a user should know of it, one line each: records left out, no answers, no gold, the paper's own file."""
+        found = [self.paper] if self.paper else []
+        if self.bad:
+            found.append(f"{self.bad:,} bad record{'s' * (self.bad > 1)} skipped; the first: {self.problems[0]}")
+        if self.left_out:
+            found.append(f"{self.left_out:,} left out: {FORMATS[self.format].left_out}")
+        return found + self.counts.notes()
 
     def described(self) -> dict[str, Any]:
         """What a manifest records of it."""
@@ -149,15 +171,17 @@ def _open_file(
 ) -> Data:
     path, spec = _path_and_set(ref)
     settings["format"] = settings["format"] or spec.format
-    tally = Tally(skip_bad=True)
-    for _ in stream_examples(path, tally, **settings):
-        pass
+    shown = spec.passages if documents is None else documents
+    tally, counts = Tally(skip_bad=True), Counts()
+    for example in stream_examples(path, tally, **settings):
+        counts.add(_finished(example, shown, gold))
     if tally.bad and not skip_bad:
         more = f" (and {tally.bad - 1} more in this file)" if tally.bad > 1 else ""
         said = f"{tally.problems[0]}{more}"
         then = " Fix" if said.endswith("?") else "; fix"
         raise FloatlensError(f"{said}{then} the file, or leave bad records out with skip_bad")
     tally.finish(path, "example", stacklevel=3)
+    digest = digest_of_file(path)
     return Data(
         ref=ref,
         name=spec.name,
@@ -165,21 +189,31 @@ def _open_file(
         column=spec.column,
         version=spec.version,
         format=tally.format,
-        sha256=digest_of_file(path),
+        sha256=digest,
         count=tally.good,
-        documents=spec.passages if documents is None else documents,
+        documents=shown,
         gold=gold,
         bad=tally.bad,
         problems=tuple(tally.problems),
+        reason=tally.reason,
+        left_out=tally.left_out,
+        paper=paper_note(path, digest),
+        counts=counts,
         _read=lambda: stream_examples(path, Tally(skip_bad), **settings),  # the file may have changed since
     )
+
+
+def _finished(example: Example, documents: int | None, gold: Literal["answer"] | None) -> Example:
+    """With the first documents only, and gold by the answer where asked for."""
+    if documents is not None:
+        example = example.model_copy(update={"documents": example.documents[:documents]})
+    return example if gold is None else mark_gold(example)
 
 
 def _path_and_set(ref: str) -> tuple[Path, SetSpec]:
     named = None if Path(ref).exists() else _NAMED.fullmatch(ref)  # nq=FILE, unless a file has just that name
     if named is None:
-        name = Path(ref).name
-        name = name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json") or name
+        name = stem_of(Path(ref))
         return Path(ref), SetSpec(name, name, name, version=None, format=None, passages=None)
     if named[1] not in SETS:
         raise FloatlensError(f'no data set "{named[1]}"{did_you_mean(named[1], SETS)}')
@@ -203,5 +237,6 @@ def _open_source(ref: str, limit: int | None, need: Collection[Need], documents:
         format=name,
         sha256=hashlib.sha256(found.identity.encode()).hexdigest(),
         count=len(found.examples),
+        counts=Counts.of(found.examples),
         _read=lambda: iter(found.examples),
     )

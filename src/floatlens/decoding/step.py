@@ -91,6 +91,17 @@ class Decoded:
             answers.append(answer[: int(stop[0])].tolist() if len(stop) else answer.tolist())
         return answers
 
+    def decided_at(self) -> list[list[int]]:
+        """For each id of `answers()` the step that decided it."""
+        at = torch.full(self.sequence.shape, -1)
+        for step in self.steps:
+            at[step.sample, step.position] = step.index
+        written = self.canvas.answer[:, : self.sequence.shape[1]]
+        return [
+            steps[where][: len(answer)].tolist()
+            for steps, where, answer in zip(at, written, self.answers(), strict=True)
+        ]
+
     def __repr__(self) -> str:
         samples, length = self.sequence.shape
         return (

@@ -6,7 +6,9 @@ from .context import Select as Select
 from .context import edit as edit
 from .drop import DropAnchors as DropAnchors
 from .drop import DropRandom as DropRandom
+from .drop_mass import DropMass as DropMass
 from .freeze import FreezeLayers as FreezeLayers
+from .patch import PatchStates as PatchStates
 from .pin import PinAnchors as PinAnchors
 from .pin import SwapAnchors as SwapAnchors
 from .row_edit import RowEdit as RowEdit

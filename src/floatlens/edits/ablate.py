@@ -22,7 +22,7 @@ from floatlens.attention.blocks import Block
 from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.select import Select
-from floatlens.attention.setting import Setting, read_heads, read_whole, read_word
+from floatlens.attention.setting import ControlKind, Setting, read_heads, read_whole, read_word
 from floatlens.attention.softmax import QueryClasses
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.edits.fast_path import replace_rows, scale_heads, uniform_rows
@@ -56,7 +56,7 @@ class AblateHeads(RowEdit):
         STRENGTH,
     )
     selects_layers = False
-    has_control = True
+    controls = ("count",)
     edits_weights = True
 
     def __init__(
@@ -98,7 +98,7 @@ class AblateHeads(RowEdit):
     def active(self) -> bool:
         return super().active and bool(self.heads or self.needs)
 
-    def control(self, seed: int = 0) -> AblateHeads:
+    def control(self, seed: int = 0, kind: ControlKind = "count") -> AblateHeads:
         """The same number of other heads, in the same layers as far as possible."""
         if self.matched_random:
             raise FloatlensError("this AblateHeads is itself a control")

@@ -39,10 +39,18 @@ class SparseColumns:
         return cls(torch.cat([source, target], dim=-1), losing, shares.gather(-1, target))
 
 
-def move_columns(block: Block, rows: Rows, few: SparseColumns, strength: float, classes: QueryClasses | None) -> Tensor:
+def move_columns(
+    block: Block,
+    rows: Rows,
+    few: SparseColumns,
+    strength: float,
+    classes: QueryClasses | None,
+    within: Tensor | None = None,
+) -> Tensor:
     """Move weight between a few columns of some rows, in place; returns what each row moved, (batch, head, query).
 
-    In a row that sees only some targets, those share; where it sees none, nothing is moved.
+    In a row that sees only some targets, those share; where it sees none, nothing is moved. `within` (batch, 1, query,
+    1) bool limits it to some of the rows.
     """
     inside, n = rows.inside, few.losing.shape[-1]
     exp, inverse = block.exp[:, :, inside], block.inverse[:, :, inside]
@@ -55,6 +63,8 @@ def move_columns(block: Block, rows: Rows, few: SparseColumns, strength: float, 
         share = share / total.clamp(min=torch.finfo(share.dtype).tiny)
         losing = losing * ((total > 0) & (at[..., None, :n] < block.keys))
         at = at.clamp(max=block.keys - 1)  # a causal block holds no later keys
+    if within is not None:
+        losing = losing * within
     place = at.unsqueeze(2).expand(-1, -1, exp.shape[2], -1)
     old = exp.gather(-1, place)
     taken = old[..., :n] * losing if strength == 1 else old[..., :n] * (losing * strength)

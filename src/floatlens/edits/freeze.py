@@ -16,7 +16,7 @@ from floatlens.attention.edit import Site
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.run_tracker import PassPosition
 from floatlens.attention.select import Select
-from floatlens.attention.setting import Setting, read_span, span
+from floatlens.attention.setting import ControlKind, Setting, read_span, span
 from floatlens.attention.softmax import QueryClasses
 from floatlens.core.errors import FloatlensError
 from floatlens.edits.fast_path import replace_rows, uniform_rows
@@ -45,7 +45,7 @@ class FreezeLayers(RowEdit):
     about = "layers attend evenly to structural tokens"
     settings = (Setting("layers", read_span, "0-1", about="such as 0-3", argument=span), STRENGTH)
     selects_layers = False
-    has_control = True
+    controls = ("count",)
     edits_weights = True
 
     def __init__(
@@ -69,7 +69,7 @@ class FreezeLayers(RowEdit):
         self._marker: Marker | None = structural
         self._sets: dict[int, Tensor] = {}
 
-    def control(self, seed: int = 0) -> FreezeLayers:
+    def control(self, seed: int = 0, kind: ControlKind = "count") -> FreezeLayers:
         if self.matched_random:
             raise FloatlensError("this FreezeLayers is itself a control")
         layers, rest = self.select.layers, replace(self.select, layers=None)

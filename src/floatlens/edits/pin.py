@@ -18,11 +18,11 @@ from floatlens.attention.probe import Layer
 from floatlens.attention.received import choosable
 from floatlens.attention.run_tracker import PassPosition
 from floatlens.attention.select import Select
-from floatlens.attention.setting import Setting, read_whole, read_word
+from floatlens.attention.setting import ControlKind, RowGroup, Setting, read_whole, read_word
 from floatlens.attention.softmax import QueryClasses
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.edits.fast_path import SparseColumns, move_columns
-from floatlens.edits.row_edit import STRENGTH, RowEdit, Rows, position_of, rows_return
+from floatlens.edits.row_edit import ROWS, STRENGTH, RowEdit, Rows, check_rows, position_of, rows_return
 from floatlens.edits.rules import ANCHOR_SETTINGS, AnchorRule, check_seed, largest, random_scores
 
 __all__ = ["PinAnchors", "SwapAnchors"]
@@ -57,9 +57,10 @@ class PinAnchors(RowEdit):
     """In each row, the weight of every current anchor moves to the anchors of step 0, or to the first token ("bos").
 
     Anchors are the `k` keys of each head and layer that receive most (mean over all real queries; the last row of an
-    autoregressive model), or those of `rule`. Several targets share in proportion to what they received in step 0. A
-    current anchor that is a target keeps its weight. `to="step0"` does not edit step 0. A head without an anchor in
-    step 0 (possible with zscore), or a row that sees no target, is left unchanged.
+    autoregressive model), or those of `rule`. `rows="answer"` takes the mean over the rows of the answer, "last" the
+    last row of any model; only rows of the answer are then changed. Several targets share in proportion to what they
+    received in step 0. A current anchor that is a target keeps its weight. `to="step0"` does not edit step 0. A head
+    without an anchor in step 0 (possible with zscore), or a row that sees no target, is left unchanged.
 
     Example: `fl.trace(model, prompt="…", edits=[fl.edits.PinAnchors(to="bos")])`
     """
@@ -69,9 +70,10 @@ class PinAnchors(RowEdit):
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting("to", read_word, "step0", about="step0 or bos"),
         *_FIVE,
+        ROWS,
         STRENGTH,
     )
-    has_control = True
+    controls: ClassVar[tuple[ControlKind, ...]] = ("mass",)
     edits_weights = True
 
     def __init__(
@@ -80,6 +82,7 @@ class PinAnchors(RowEdit):
         *,
         k: int | None = None,
         rule: str | None = None,
+        rows: RowGroup = "all",
         strength: float = 1.0,
         select: Select | None = None,
     ) -> None:
@@ -89,14 +92,17 @@ class PinAnchors(RowEdit):
         self.to: To = to
         self.earliest_step = 1 if to == "step0" else 0
         self.rule = AnchorRule.read(name, k, rule)
-        which = {"k": int(self.rule.value)} if rule is None else {"rule": str(self.rule)}
+        self.row_group = check_rows(self, rows)
+        which: dict[str, Any] = {"k": int(self.rule.value)} if rule is None else {"rule": str(self.rule)}
+        which |= {"rows": rows} if rows != "all" else {}
         super().__init__(select, strength, **{self._says: to}, **which)
         self._home: dict[int, Tensor] = {}
         self._moves: dict[tuple[int, int], _Move] = {}
 
     _says: ClassVar[str] = "to"
 
-    def control(self, seed: int = 0) -> SwapAnchors:
+    def control(self, seed: int = 0, kind: ControlKind = "mass") -> SwapAnchors:
+        """It moves the same mass from the same keys, to as many others."""
         given = {"like" if name == "to" else name: value for name, value in self.given.items()}
         return SwapAnchors(**given, strength=self.strength, select=self.select, seed=seed)
 
@@ -110,7 +116,7 @@ class PinAnchors(RowEdit):
 
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
         """Note the sources and targets of this step."""
-        position, there = position_of(layer), choosable(layer)[batch]
+        position, there = position_of(layer), choosable(layer, self.row_group)[batch]
         anchors = self.rule.find(self, received, there)
         whole = (*layer.query.shape[:2], received.shape[-1])
         if position.step == 0 and self.to == "step0":
@@ -143,7 +149,7 @@ class PinAnchors(RowEdit):
     def edit_block(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
         for rows in self.rows(site):
             few = self._moves[site.layer.index, rows.step].of(site)
-            self.count(rows, move_columns(block, rows, few, self.strength, classes))
+            self.count(rows, move_columns(block, rows, few, self.strength, classes, self.row_mask(rows)))
         return block
 
     def change(self, rows: Rows, values: Tensor) -> None:
@@ -154,6 +160,8 @@ class PinAnchors(RowEdit):
             shares = shares * rows.visible(keys)
             shares = shares / shares.sum(-1, keepdim=True).clamp(min=torch.finfo(shares.dtype).tiny)
             sources = sources & (shares > 0).any(-1, keepdim=True)
+        if (within := self.row_mask(rows)) is not None:
+            sources = sources & within
         taken = values * (sources * self.strength)
         moved = taken.sum(-1, keepdim=True)
         values -= taken
@@ -187,9 +195,10 @@ class SwapAnchors(PinAnchors):
         Setting("like", read_word, "step0", about="step0 or bos"),
         Setting("seed", read_whole, about="of the random keys"),
         *_FIVE,
+        ROWS,
         STRENGTH,
     )
-    has_control = False
+    controls = ()
     _says: ClassVar[str] = "like"
 
     def __init__(self, like: To = "step0", *, seed: int = 0, **settings: Any) -> None:
@@ -202,7 +211,7 @@ class SwapAnchors(PinAnchors):
         super().forget()
         self._drawn = None
 
-    def control(self, seed: int = 0) -> SwapAnchors:
+    def control(self, seed: int = 0, kind: ControlKind = "mass") -> SwapAnchors:
         raise FloatlensError("SwapAnchors is itself a control; ask PinAnchors for it")
 
     def targets(self, layer: Layer, home: Tensor, anchors: Tensor, there: Tensor, batch: slice, heads: slice) -> Tensor:

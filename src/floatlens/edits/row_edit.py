@@ -8,22 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from floatlens.attention.edit import Change, ChangeTotals, Edit, Site
 from floatlens.attention.probe import Layer, Shape
 from floatlens.attention.run_tracker import DecodingRun, PassPosition
 from floatlens.attention.select import Select
-from floatlens.attention.setting import Setting, read_number
-from floatlens.core.errors import FloatlensError
+from floatlens.attention.setting import RowGroup, Setting, read_number, read_word
+from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.models.base import LanguageModel
 
-__all__ = ["STRENGTH", "RowEdit", "Rows", "Site", "position_of", "rows_return"]
+__all__ = ["ROWS", "STRENGTH", "RowEdit", "Rows", "Site", "check_rows", "position_of", "rows_return"]
 
 STRENGTH = Setting("strength", read_number, about="how much is moved, 0 to 1")
+ROWS = Setting("rows", read_word, about="whose attention defines anchors: all, answer or last")
+
+
+def check_rows(who: object, rows: str) -> RowGroup:
+    """The row group of this name."""
+    for known in get_args(RowGroup):
+        if rows == known:
+            return known  # type: ignore[no-any-return]
+    raise FloatlensError(f'{type(who).__name__}(rows="{rows}"){did_you_mean(str(rows), get_args(RowGroup))}')
 
 
 def position_of(layer: Layer) -> PassPosition:
@@ -114,6 +125,7 @@ class RowEdit(Edit):
         self.strength = float(strength)
         self.given = given
         self._totals = ChangeTotals()
+        self._shares: list[tuple[slice, Tensor, NDArray[np.int64]]] = []
         self._run: DecodingRun | None = None
         self._steps = 0
 
@@ -135,6 +147,17 @@ class RowEdit(Edit):
     def reset(self) -> None:
         """Clear the report."""
         self._totals.clear()
+        self._shares.clear()
+
+    def moved_shares(self) -> list[float]:
+        samples = 0 if self._run is None else len(self._run.fingerprints)
+        mass, rows = np.zeros(samples), np.zeros(samples)
+        for batch, moved, counted in self._shares:
+            mass[batch] += moved.cpu().numpy()
+            rows[batch] += counted
+        self._shares.clear()
+        self._shares.append((slice(0, samples), torch.from_numpy(mass), rows.astype(np.int64)))
+        return [float(m / n) if n else float("nan") for m, n in zip(mass, rows, strict=True)]
 
     def prepare(self, model: LanguageModel, shape: Shape) -> None:
         super().prepare(model, shape)
@@ -147,6 +170,7 @@ class RowEdit(Edit):
         run = position_of(layer).run
         if run is not self._run:
             self._run = run
+            self._shares.clear()
             self.forget()
 
     def forget(self) -> None:
@@ -210,7 +234,18 @@ class RowEdit(Edit):
         """Add what was moved (batch, head, query) to the report, once per row and not in a preview."""
         if rows.site.lookahead or rows.step != position_of(rows.site.layer).step:
             return
-        real = rows.site.layer.state.real[rows.site.batch, None, rows.queries]
+        state = rows.site.layer.state
+        counted = state.real if self.row_group == "all" else state.answer_rows
+        real = counted[rows.site.batch, None, rows.queries]
         if not real.all():
             moved = moved * torch.from_numpy(real).to(moved.device)
-        self._totals.add(rows.step, rows.site.layer.index, moved)
+        each = real.sum((1, 2)) * moved.shape[1]
+        self._totals.add(rows.step, rows.site.layer.index, moved, int(each.sum()))
+        self._shares.append((rows.site.batch, moved.sum((1, 2), dtype=torch.float64), each))
+
+    def row_mask(self, rows: Rows) -> Tensor | None:
+        """(batch, 1, query, 1) bool: the rows that are changed, where only those of the answer are; None: all."""
+        if self.row_group == "all":
+            return None
+        within = rows.site.layer.state.answer_rows[rows.site.batch, rows.queries]
+        return torch.from_numpy(within[:, None, :, None]).to(rows.site.layer.query.device)

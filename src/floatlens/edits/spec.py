@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from floatlens.attention.setting import Setting, read_span, span
+from floatlens.attention.setting import ControlKind, Setting, read_span, span
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.registry import Registry
 
@@ -39,26 +39,26 @@ _STEPS = Setting("steps", read_span, about="only these steps, such as 1-2")
 
 @dataclass(frozen=True)
 class EditSpec:
-    """An edit by name and settings; with `control="random"`, its matched random control drawn with `seed`.
+    """An edit by name and settings; with `control`, its random control of that kind, drawn with `seed`.
 
     Example: `EditSpec("drop_anchors", (("k", 5),)).build()`
     """
 
     name: str
     settings: tuple[tuple[str, Any], ...] = ()
-    control: Literal["random"] | None = None
+    control: ControlKind | None = None
     seed: int | None = None
 
     @property
     def label(self) -> str:
-        """`drop_anchors k=5`, and for a control `drop_anchors k=5 (random)`; for people, never read back."""
+        """`drop_anchors k=5`, and for a control `drop_anchors k=5 (mass control)`; for people, never read back."""
         words = [self.name, *(f"{key}={shown(value)}" for key, value in self.settings)]
-        return " ".join(words) + (" (random)" if self.control else "")
+        return " ".join(words) + (f" ({self.control} control)" if self.control else "")
 
     @property
-    def has_control(self) -> bool:
-        """Whether the edit has a matched random control."""
-        return EDITS[self.name].has_control
+    def controls(self) -> tuple[ControlKind, ...]:
+        """The kinds of random controls that the edit has."""
+        return EDITS[self.name].controls
 
     @property
     def waits_for_traces(self) -> bool:
@@ -71,25 +71,25 @@ class EditSpec:
         steps = dict(self.settings).get("steps")
         return max(self.build().earliest_step, 0 if steps is None else span(steps).start)
 
-    def with_control(self, seed: int) -> EditSpec:
-        """The random control of this edit."""
-        return replace(self, control="random", seed=seed)
+    def with_control(self, seed: int, kind: ControlKind) -> EditSpec:
+        """The random control of this edit, of one of its kinds."""
+        return replace(self, control=kind, seed=seed)
 
     def build(self) -> Edit:
         """The edit itself. One that needs retrieval scores can be built and checked without them, but not run."""
         made = EDITS[self.name].from_settings(dict(self.settings))
         if self.control is None:
             return made
-        control = made.control(self.seed or 0)
+        control = made.control(self.seed or 0, self.control) if self.control in made.controls else None
         if control is None:
-            raise FloatlensError(f"{self.label}: this edit has no random control")
+            raise FloatlensError(f"{self.label}: this edit has no such control")
         return control
 
     def check(self, facts: Facts, where: str) -> None:
         """Refuse layers, heads and tokens that the model does not have; also of the control, which may need more."""
-        both = self.has_control and self.control is None
+        kinds = self.controls if self.control is None else ()
         try:
-            for spec in (self, self.with_control(0)) if both else (self,):
+            for spec in (self, *(self.with_control(0, kind) for kind in kinds)):
                 spec.build().check(facts)
         except FloatlensError as error:
             raise FloatlensError(f"{where} {self.label}: {error}") from None

@@ -7,6 +7,7 @@ is too large for the memory is halved, with a warning.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 import warnings
 from collections.abc import Sequence
@@ -31,6 +32,8 @@ from floatlens.prompts import Prompt, answer_text, build
 from floatlens.prompts.types import PromptConfig
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from floatlens.data.examples import Example
     from floatlens.decoding import Decoded
     from floatlens.models import LanguageModel
@@ -72,6 +75,12 @@ class Answer:
     prompt: str | None = None
     prompt_tokens: int | None = None
     dropped_documents: int | None = None
+    decided_at: tuple[int, ...] | None = None
+    """The step that decided each scored token, in reading order; None for a single pass over masks."""
+    earliest_step: int | None = None
+    """Under an edit: the first step in which it can change anything."""
+    moved_share: float | None = None
+    """Under an edit: attention moved per row, over all rows that it looked at."""
     kl: float | None = None
     """Under an edit: KL divergence from the unedited model at the first token it can change, see `divergence`."""
     seconds: float = 0.0
@@ -155,22 +164,31 @@ def _answers(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, 
 def _together(model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, budget: MemoryBudget) -> list[Answer]:
     if drafts[0].asked.appended is not None:
         return [_one_token(draft, *found) for draft, found in zip(drafts, _masks(model, drafts), strict=True)]
-    decoded, changed = _decode(model, drafts, config, budget)
-    assert model.tokenizer is not None  # a prompt was built with it
-    said = [answer_text(model.tokenizer, ids) for ids in decoded.answers()]
-    scored = [_scored(draft, text, config.first_line) for draft, text in zip(drafts, said, strict=True)]
-    return [replace(answer, kl=kl) for answer, kl in zip(scored, changed, strict=True)]
+    decoded, changes = _decode(model, drafts, config, budget)
+    tokenizer = model.tokenizer
+    assert tokenizer is not None  # a prompt was built with it
+    answers = []
+    for draft, ids, steps, change in zip(drafts, decoded.answers(), decoded.decided_at(), changes, strict=True):
+        scored = _scored(draft, answer_text(tokenizer, ids), config.first_line)
+        count = _first_line(tokenizer, ids) if config.first_line else len(ids)
+        answers.append(replace(scored, decided_at=tuple(steps[:count]), **change))
+    return answers
+
+
+def _first_line(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> int:
+    """How many tokens come before the second line of an answer."""
+    return next((n for n in range(len(ids)) if "\n" in answer_text(tokenizer, ids[: n + 1])), len(ids))
 
 
 def _decode(
     model: LanguageModel, drafts: Sequence[_Draft], config: AskConfig, budget: MemoryBudget
-) -> tuple[Decoded, Sequence[float | None]]:
-    """What the model wrote, and under an edit the KL divergence at the first token that it can change."""
+) -> tuple[Decoded, Sequence[dict[str, Any]]]:
+    """What the model wrote, and for each question what an edit did to it, as fields of its answer."""
     ids = [draft.prompt.ids for draft in drafts]
     how: dict[str, Any] = {"sampler": config.decoding.sampler, **config.decoding.settings}
     spec = drafts[0].asked.edit
     if spec is None:
-        return decode(model, ids, **how), [None] * len(drafts)
+        return decode(model, ids, **how), [{}] * len(drafts)
     made, first = spec.build(), spec.earliest_step
     with tapped(model, first) as plain:
         for _ in islice(decode_steps(model, ids, **how), first + 1):
@@ -178,7 +196,11 @@ def _decode(
     with edit(model, made, workspace=budget.workspace()), tapped(model, first) as edited:
         decoded = decode(model, ids, **how)
     before, after = (tap.first or [None] * len(drafts) for tap in (plain, edited))
-    return decoded, [divergence(*pair) for pair in zip(before, after, strict=True)]
+    moved = made.moved_shares() or [math.nan] * len(drafts)
+    return decoded, [
+        {"earliest_step": first, "kl": divergence(p, q), "moved_share": None if math.isnan(share) else round(share, 6)}
+        for p, q, share in zip(before, after, moved, strict=True)
+    ]
 
 
 def _masks(model: LanguageModel, drafts: Sequence[_Draft]) -> list[tuple[str, bool]]:

@@ -7,7 +7,7 @@ shifted, and logits at chosen rows only. It does not sample, and it does not loo
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -60,7 +60,9 @@ class LanguageModel:
     `shift` says that the logits of row i decide position i + 1. `head` is the module whose input is cut to the rows
     that `logits_at` asks for (None: the module's output embedding). `position_offset` is what an absolute position
     table adds to a position (RoBERTa: padding_idx + 1). `attention` is "causal", "full", or "block": causal, but what
-    is being written is bidirectional in itself; it follows from `kind` unless given.
+    is being written is bidirectional in itself; it follows from `kind` unless given. `control` is set on a model that
+    serves as a control of another (see `shuffled`): `of` is that model's reference, `kind` and `seed` say how it was
+    made.
 
     Example: `fl.load("scale:llada").forward(torch.tensor([[5, 7, 9]])).shape  # (batch, position, vocabulary)`
     """
@@ -80,7 +82,10 @@ class LanguageModel:
     head: nn.Module | None = None
     position_offset: int = 0
     attention: Attention | None = None
+    control: Mapping[str, Any] | None = None
     observers: list[PassObserver] = field(default_factory=list)
+    whole_rows: bool = False
+    """The last layer computes all rows, also those whose logits nobody asks for; set while its output is observed."""
 
     def __post_init__(self) -> None:
         if self.kind == "mdm" and self.mask_id is None:
@@ -307,7 +312,7 @@ class LanguageModel:
 
     def _needed(self, logits_at: Tensor | None) -> Tensor | None:
         """(query,) bool: rows that the last layer has to finish, where it can leave the others out."""
-        if logits_at is None or logits_at.ndim != 2 or self._last_layer is None:
+        if self.whole_rows or logits_at is None or logits_at.ndim != 2 or self._last_layer is None:
             return None
         needed: Tensor = logits_at.any(0)
         return needed

@@ -8,6 +8,7 @@ built.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,10 +21,12 @@ from floatlens.models.checkpoint import find
 from floatlens.models.plan import plan_checkpoint
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from floatlens.models import Kind
     from floatlens.models.plan import Family
 
-__all__ = ["Facts", "look"]
+__all__ = ["Facts", "look", "tokenizer_of"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Facts:
     mask_id: int | None
     mask_text: str | None
     tokenizer: str | None
+    control: Mapping[str, Any] | None = None
+    """For a control of another model, as in `LanguageModel.control`."""
 
 
 def look(
@@ -65,6 +70,20 @@ def look(
     digest = hashlib.sha256(f"{base.weights} {adapter_digest(folder)}".encode()).hexdigest()
     base = replace(base, ref=ref if adapter is None else f"{ref} + {folder}", weights=digest)
     return base if adapted is None else _changed(base, adapted)
+
+
+def tokenizer_of(ref: str, family: str | None = None, revision: str | None = None) -> PreTrainedTokenizerBase | None:
+    """The tokenizer of a model, as `load` would give it. Example: `tokenizer_of("scale:llada").mask_token`"""
+    from floatlens.models.tokenizer import load_gguf_tokenizer, load_tokenizer
+
+    path = names.resolve(ref)
+    folder = adapter_folder(ref, path, None)
+    if folder is not None:
+        path = names.resolve(base_of(folder))
+    if path.endswith(".gguf"):
+        return load_gguf_tokenizer(Path(path).expanduser())
+    checkpoint = find(path, revision)
+    return load_tokenizer(checkpoint, byte_pair=registry.pick(checkpoint.settings, family).byte_pair)
 
 
 def _changed(base: Facts, adapted: Adapted) -> Facts:

@@ -13,12 +13,17 @@ from .layers import plot_drift as plot_drift
 from .layers import plot_extremes as plot_extremes
 from .layers import plot_qk as plot_qk
 from .layers import plot_summary as plot_summary
+from .lens import plot_lens as plot_lens
 from .maps import plot_anchors as plot_anchors
 from .maps import plot_qk_maps as plot_qk_maps
+from .order import plot_order as plot_order
+from .patching import plot_patching as plot_patching
 from .registry import FIGURES as FIGURES
 from .registry import FigureType as FigureType
 from .registry import describe_figures as describe_figures
 from .retrieval import plot_retrieval_heads as plot_retrieval_heads
+from .sinks import plot_sink_kinds as plot_sink_kinds
+from .sinks import plot_sinks as plot_sinks
 from .token_classes import plot_token_classes as plot_token_classes
 from .training import plot_adaptation as plot_adaptation
 from .training import plot_training as plot_training

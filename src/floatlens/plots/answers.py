@@ -93,7 +93,7 @@ def plot_stress(curves: Sequence[Curve], test: str) -> Figure:
         panels.append(_stressed(f"{data} {name}" if several else name, ": ".join(filter(None, words)), own, style))
     layout = grid(len(panels), 3)
     counts = [int(n) for curve in found for n in np.ravel(curve.scores.n)]
-    words_below = f"{STRESS_TESTS[test].about} n = {span(counts)} questions per point; 95 % bootstrap intervals"
+    words_below = f"{STRESS_TESTS[test].about} n = {span(counts)} questions per point; 95 % intervals (Wilson)"
     size = (max(5.6, 3.1 * len(layout[0]) + 0.6), 1.0 + 2.6 * len(layout))
     title = STRESS_TESTS[test].title
     return Figure(title, tuple(panels), words_below, layout, size, share_y="all", page_width=320)
@@ -116,7 +116,8 @@ def _stressed(name: str, title: str, curves: Sequence[Curve], style: Mapping[str
 def plot_edits(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
     """What edits do to a metric ("accuracy", "f1" or "kl"), from `edit_effects(answers)`. Panels are named by title.
 
-    Crosses are the random controls. A variant of an edit with several doses has a panel of its own.
+    Crosses are the random controls by mass, plus signs those by count. A variant of an edit with several doses has a
+    panel of its own.
 
     Example: `fl.plot_edits(edit_effects(answers), "kl")`
     """
@@ -132,7 +133,7 @@ def plot_edits(rows: pd.DataFrame, metric: str = "accuracy") -> Figure:
             panels.append(_edited(words.replace("_", " "), some, doses, style, metric))
     layout = grid(len(panels), 4 if len(panels) > 6 else 3)
     counts = [int(n) for n in own["n"] if n]
-    words = f"n = {span(counts)} questions · bars: paired 95 % bootstrap intervals over questions"
+    words = f"n = {span(counts)} questions · bars: paired 95 % intervals over questions"
     size = (max(5.6, 3.2 * len(layout[0]) + 0.6), 1.1 + 2.7 * len(layout))
     return Figure(_EFFECTS[metric][0], tuple(panels), words, layout, size, share_y="all", page_width=340)
 
@@ -144,7 +145,7 @@ def _edited(title: str, rows: pd.DataFrame, doses: DosePanel, style: Mapping[str
     kind: Any = "joined" if doses.curve else "points"
     drawn = []
     for model, look in style.items():
-        for control in (False, True):
+        for control in ("", "count", "mass"):
             some = rows[(rows["model"] == model) & (rows["control"] == control)]
             if some.empty:
                 continue
@@ -153,7 +154,7 @@ def _edited(title: str, rows: pd.DataFrame, doses: DosePanel, style: Mapping[str
                 tuple(factor * some[name].to_numpy(dtype=float)) for name in ("difference", "low", "high")
             )
             counts = tuple(int(n) for n in some["n"])
-            drawn.append(Series(look, x, mean, low, high, counts, kind, "control" if control else ""))
+            drawn.append(Series(look, x, mean, low, high, counts, kind, control))
     ticks = tuple((place, doses.ticks[edit]) for edit, place in places.items())
     return Panel(title, title, Axis("", ticks, range=(-0.6, len(ticks) - 0.4)), y, tuple(drawn), reference=0.0)
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from floatlens.analysis.intervals import Estimate
 
 __all__ = [
+    "SHUFFLED",
     "Axis",
     "Bars",
     "Entry",
@@ -72,7 +73,8 @@ class Series:
     """Means over x with intervals (NaN: none) and counts.
 
     A "line" has a band, "points" have error bars, "joined" ones are connected too, and a "dumbbell" starts at `start`.
-    The role "null" is what uniform attention would give, "control" the random control of an edit.
+    The role "null" is what uniform attention would give, "count" and "mass" are random controls of an edit,
+    "shuffled" is the model with shuffled weights.
     """
 
     look: Look
@@ -82,7 +84,7 @@ class Series:
     high: tuple[float, ...]
     n: tuple[int, ...]
     kind: Literal["line", "points", "joined", "dumbbell"] = "line"
-    role: Literal["", "null", "control"] = ""
+    role: Literal["", "null", "count", "mass", "shuffled"] = ""
     start: tuple[float, ...] = ()
 
 
@@ -158,7 +160,7 @@ class Entry:
     """A line of a legend: a look, and how it is shown."""
 
     look: Look
-    shown: Literal["line", "points", "null", "control", "patch", "hatch", "dot"] = "line"
+    shown: Literal["line", "points", "null", "count", "mass", "shuffled", "patch", "hatch", "dot"] = "line"
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,6 +215,14 @@ def number_ticks(names: Sequence[object], most: int = 12) -> Ticks:
 
 
 _GREY = "#595959"
+SHUFFLED = Look("weights shuffled", "#8C8C8C", "", "dashed")
+"""How controls with shuffled weights are drawn: alike for all models, thin, without intervals."""
+_ROLES: Mapping[Literal["null", "count", "mass", "shuffled"], Look] = {
+    "null": Look("uniform attention", _GREY, ""),
+    "count": Look("random control (count)", _GREY, "+"),
+    "mass": Look("random control (mass)", _GREY, "x"),
+    "shuffled": SHUFFLED,
+}
 
 
 def legend_entries(figure: Figure) -> tuple[Entry, ...]:
@@ -230,7 +240,7 @@ def legend_entries(figure: Figure) -> tuple[Entry, ...]:
     for panel in figure.panels:
         for name, colour, _ in panel.bars.stacks if panel.bars else ():
             found.setdefault(name, Entry(Look(name, colour), "patch"))
-    for role, label in (("null", "uniform attention"), ("control", "random control")):
+    for role, look in _ROLES.items():
         if any(one.role == role for one in drawn):
-            found[label] = Entry(Look(label, _GREY, "x" if role == "control" else ""), role)  # type: ignore[arg-type]
+            found[look.label] = Entry(look, role)
     return (*found.values(), *figure.legend)

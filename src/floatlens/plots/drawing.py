@@ -36,14 +36,19 @@ class Plot(Protocol):
 _CALL = signature(Plot.__call__)
 
 
-def plot(analysis: str | None = None) -> Callable[[Callable[..., Figure]], Plot]:
+def plot(analysis: str | None = None, *, controls: bool = False) -> Callable[[Callable[..., Figure]], Plot]:
     """Turn a function that describes a figure into one that draws it, with the arguments `ax`, `figsize` and `panel`.
 
-    With the name of an analysis it draws a result of it, and takes what the analysis takes, settings included.
+    With the name of an analysis it draws a result of it, and takes what the analysis takes, settings included. Groups
+    of controls are left out, unless the figure shows `controls` beside their models.
     """
 
-    def decorate(describe: Callable[..., Figure]) -> Plot:
-        own = signature(describe).parameters
+    def decorate(given: Callable[..., Figure]) -> Plot:
+        own = signature(given).parameters
+
+        @wraps(given)
+        def describe(of: Any, /, *args: Any, **more: Any) -> Figure:
+            return given(of if controls else _without_controls(of), *args, **more)
 
         @wraps(describe)
         def drawn(
@@ -73,6 +78,16 @@ def _result(of: Any, analysis: str, settings: Mapping[str, Any]) -> Result:
         )
     if settings:
         raise FloatlensError(f"{', '.join(settings)}: settings of the analysis; a result has its own already")
+    return of
+
+
+def _without_controls(of: Any) -> Any:
+    """A result, or results by analysis, without the groups of controls, unless there are no others."""
+    if isinstance(of, Result):
+        own = of.without_controls()
+        return own if own.groups else of
+    if isinstance(of, Mapping):
+        return {name: _without_controls(one) if isinstance(one, Result) else one for name, one in of.items()}
     return of
 
 

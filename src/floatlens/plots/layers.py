@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from floatlens.analysis import Result, analyse
+from floatlens.analysis.drift import QUERIES
 from floatlens.analysis.rules import as_rule
 from floatlens.plots.description import Axis, Figure, Look, Panel, Series, grid, series
 from floatlens.plots.drawing import plot
@@ -15,7 +18,7 @@ from floatlens.plots.style import by_layer, depth_series, looks, note
 
 __all__ = ["plot_absorption", "plot_drift", "plot_extremes", "plot_qk", "plot_summary"]
 
-_STABILITY = Axis("Jaccard, step to step (1 = fixed)", range=(None, 1.0))
+_STABILITY = Axis("Jaccard, first to last quarter (1 = fixed)", range=(-0.02, 1.02))
 _VIEWS = {"fixed": "Fixed sink: first position", "floating": "Floating: anchors of each step"}
 _FINDINGS = ("drift", "absorption", "token_classes", "retrieval_heads")
 
@@ -24,43 +27,66 @@ def _panel(name: str, title: str, y: Axis, lines: tuple[Series, ...], reference:
     return Panel(name, title, Axis("layer", whole=True), y, lines, reference=reference)
 
 
-@plot("drift")
+@plot("drift", controls=True)
 def plot_drift(result: Result) -> Figure:
-    """How anchors move, by layer, from `drift(…)` or what it takes. Panels: jaccard, slope, lifetime_share, entropy.
+    """How anchors move, from `drift(…)` or what it takes. Panels: all, answer, masked (overlap of the anchors of two
+    steps over their distance, by query group), and by layer for rows of the answer strongest, effective_anchors, speed.
 
-    Step by step in one trace: `plot_anchors`.
+    Step by step in one trace: `plot_anchors`. Thin grey lines are controls, if there are any.
 
     Example: `fl.plot_drift(fl.drift(trace))`
     """
-    panels = tuple(
-        _panel(name, title, y, depth_series(result, f"{name}_by_layer"), reference)
-        for name, title, y, reference in (
-            ("jaccard", "Anchor stability", _STABILITY, None),
-            ("slope", "Speed of the strongest key", Axis("slope (positions per step)"), 0.0),
-            (
-                "lifetime_share",
-                "Lifetime of an anchor",
-                Axis("consecutive steps (share of all)", range=(0, None)),
-                None,
-            ),
-            ("entropy", "Spread of attention", Axis("normalised entropy (1 = even)"), None),
+    panels = [_by_lag(result, queries) for queries in QUERIES]
+    panels += [
+        _panel(name, title, y, depth_series(some, f"{name}_by_layer", looks(result), queries="answer"), reference)
+        for some, name, title, y, reference in (
+            (result, "strongest", "Strongest key, answer rows", Axis("share of attention above uniform"), 0.0),
+            (result, "effective_anchors", "Anchors, answer rows", Axis("effective number", range=(0, None)), None),
+            (_writing(result), "speed", "Speed of floaters, answer rows", Axis("positions per token written"), 0.0),
         )
-    )
-    return Figure("Drift by layer", panels, note(result), grid(4, 2), (7.6, 5.8))
+    ]
+    return Figure("Drift of anchors", tuple(panels), note(result), grid(6, 3), (9.6, 6.0), page_width=330)
 
 
-@plot("absorption")
+def _by_lag(result: Result, queries: str) -> Panel:
+    """Overlap of anchor sets over the distance of two steps; says so where no model has such rows."""
+    lines = depth_series(result, "lag_jaccard", over="lag", queries=queries)
+    if not any(np.isfinite(one.mean).any() for one in lines):
+        return Panel(queries, f"Anchor stability, {queries} rows", empty=f"no anchors, or no {queries} rows")
+    lines = tuple(_defined(one) for one in lines)  # few steps leave lags without a pair
+    x = Axis("lag (share of the generation)", range=(0.0, 1.05))
+    y = Axis("Jaccard (1 = same anchors)", range=(-0.02, 1.02))
+    return Panel(queries, f"Anchor stability, {queries} rows", x, y, lines)
+
+
+def _defined(one: Series) -> Series:
+    """The same series without points whose mean is undefined, so its line has no gaps."""
+    kept = np.flatnonzero(np.isfinite(one.mean))
+    parts: dict[str, Any] = {
+        name: tuple(getattr(one, name)[i] for i in kept) for name in ("x", "mean", "low", "high", "n")
+    }
+    return replace(one, **parts)
+
+
+def _writing(result: Result) -> Result:
+    """Diffusion models alone, if there are any: speed per token says little of the two or three tokens that an
+    autoregressive answer has, and its scale would hide theirs."""
+    groups = tuple(group for group in result.groups if group.facts["kind"] == "mdm")
+    return replace(result, groups=groups) if groups else result
+
+
+@plot("absorption", controls=True)
 def plot_absorption(result: Result) -> Figure:
     """Attention absorbed by layer, from `absorption(…)` or what it takes. Panels: fixed, floating.
 
-    Dotted lines show what uniform attention would give.
+    Dotted lines show what uniform attention would give, thin grey ones controls, if there are any.
 
     Example: `fl.plot_absorption(fl.absorption("runs/demo"))`
     """
-    style, panels = looks(result), []
+    style, own, panels = looks(result), result.without_controls(), []
     for view, title in _VIEWS.items():
         lines = depth_series(result, "absorbed", style, view=view)
-        nulls = [series(style[g.model], *by_layer(g, "uniform", view=view), role="null") for g in result]
+        nulls = [series(style[g.model], *by_layer(g, "uniform", view=view), role="null") for g in own]
         y = Axis("attention absorbed (% of all)", range=(0, None), unit=" %")
         panels.append(_panel(view, title, y, (*lines, *nulls)))
     return Figure("Absorption by layer", tuple(panels), note(result), share_y="all")
@@ -107,7 +133,7 @@ def plot_summary(of: Any) -> Figure:
 
     Example: `fl.plot_summary(fl.analyse("runs/demo", ["drift", "absorption", "token_classes", "retrieval_heads"]))`
     """
-    results: Mapping[str, Result] = of if isinstance(of, Mapping) else analyse(of, [*_FINDINGS, "flow"], skipped={})
+    results: Mapping[str, Result] = of if isinstance(of, Mapping) else _analysed(of)
     last = "retrieval_heads" if "retrieval_heads" in results else "flow"
     used = {name: results[name] for name in (*_FINDINGS[:-1], last) if name in results}
     style = looks([group for result in used.values() for group in result])
@@ -121,9 +147,15 @@ def plot_summary(of: Any) -> Figure:
     return Figure("The findings by layer", tuple(panels), words, grid(4, 2), (7.6, 6.0))
 
 
+def _analysed(traces: Any) -> dict[str, Result]:
+    found = analyse(traces, [*_FINDINGS, "flow"], skipped={})
+    return {name: result.without_controls() for name, result in found.items()}
+
+
 def _finding(name: str, result: Result, style: Mapping[str, Look]) -> Panel:
     if name == "drift":
-        return _panel(name, "Anchor stability", _STABILITY, depth_series(result, "jaccard_by_layer", style))
+        lines = depth_series(result, "quarter_jaccard_by_layer", style, queries="answer")
+        return _panel(name, "Anchor stability, answer rows", _STABILITY, lines)
     if name == "absorption":
         lines = depth_series(result, "excess", style, view="floating")
         return _panel(name, "Absorption by anchors", Axis("excess over uniform (pp)", unit=" pp"), lines, 0.0)
@@ -136,8 +168,8 @@ def _finding(name: str, result: Result, style: Mapping[str, Look]) -> Panel:
         return _panel(name, "Retrieval heads", y, depth_series(result, score, style))
     pooled = {model: result.pooled(model, "lift_by_layer") for model in result.models}
     lines = tuple(series(style[model], *by_layer(group, "lift_by_layer")) for model, group in pooled.items())
-    y = Axis("gold ÷ mean of other documents", unit=" ×")
-    return _panel("retrieval_heads", "Gold lift, all gold positions", y, lines, 1.0)
+    y = Axis("gold ÷ other documents, over uniform", unit=" ×")
+    return _panel("retrieval_heads", "Gold lift of attention", y, lines, 1.0)
 
 
 DRIFT = FigureType(("drift",), lambda data: plot_drift.describe(data["drift"]))

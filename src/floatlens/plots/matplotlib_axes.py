@@ -27,6 +27,7 @@ _STROKES: dict[str, Any] = {"solid": "-", "dashed": (0, (5, 1.6)), "dashdot": "-
 _NULL: dict[str, Any] = {"lw": 1.0, "ls": _STROKES["dotted"], "marker": ""}
 _HATCH: dict[str, Any] = {"facecolor": "0.75", "edgecolor": "black", "hatch": "/////", "lw": 0.7}
 _DOT: dict[str, Any] = {"ls": "", "marker": "o", "mfc": "white", "mec": "black", "mew": 0.6}
+_THIN = 1.0
 _NARROWEST = 4.0  # points; hatches are not visible in less
 
 
@@ -66,6 +67,9 @@ def _series(axes: Axes, one: Series, panel: Panel, place: int) -> None:
     low, high = np.array(one.low), np.array(one.high)
     if one.role == "null":
         axes.plot(x, mean, color=look.colour, label="_null", zorder=1, **_NULL)
+    elif one.role == "shuffled":
+        style = _line(look) | {"label": "_shuffled", "lw": _THIN, "zorder": 1}
+        axes.plot(*((mean, x) if panel.upright else (x, mean)), **style)
     elif one.kind == "line":
         style = _line(look) | {"markevery": max(1, len(x) // 16)}
         axes.plot(*((mean, x) if panel.upright else (x, mean)), **style)
@@ -92,8 +96,8 @@ def _errors(axes: Axes, one: Series, x: Any, mean: Any, spread: Any) -> None:
             axes.plot([at, at], [before, after], color=one.look.colour, lw=3, alpha=0.35, zorder=2)
         axes.plot(x, one.start, ls="", marker="_", ms=9, color=one.look.colour, zorder=3)
         style |= {"linestyle": "", "elinewidth": 0.8, "capsize": 3}
-    if one.role == "control":
-        style |= {"marker": "x", "alpha": 0.45, "label": "_control"}
+    if one.role in ("count", "mass"):
+        style |= {"marker": "+" if one.role == "count" else "x", "alpha": 0.45, "label": "_control"}
         style["linestyle"] = "" if one.kind == "points" else ":"
     axes.errorbar(x, mean, spread, **style)
 
@@ -286,6 +290,8 @@ def handle(entry: Entry) -> Artist:
     if entry.shown == "null":
         return Line2D([], [], color=look.colour, label=look.label, **_NULL)
     style = _line(look)
-    if entry.shown in ("points", "control"):
+    if entry.shown == "shuffled":
+        style["lw"] = _THIN
+    if entry.shown in ("points", "count", "mass"):
         style |= {"linestyle": ""}
     return Line2D([], [], **style)

@@ -20,7 +20,7 @@ from floatlens.plots.description import Figure
 __all__ = ["FIGURES", "Described", "FigureType", "describe_figures", "file_name"]
 
 Data = Mapping[str, Any]
-"""Results by analysis; frames of `gains` and `edits`, curves of `stress`; `anchors` and `qk_maps` by model."""
+"""Results by analysis; frames of `gains`, `edits`, `patching`; curves of `stress`; `anchors` and `qk_maps` by model."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,16 @@ FIGURES: Registry[FigureType] = Registry(
         "rollout": "floatlens.plots.flow:ROLLOUT",
         "gold_lift": "floatlens.plots.flow:GOLD_LIFT",
         "extremes": "floatlens.plots.layers:EXTREMES",
+        "sinks": "floatlens.plots.sinks:SINKS",
+        "sink_kinds": "floatlens.plots.sinks:SINK_KINDS",
+        "order": "floatlens.plots.order:ORDER",
+        "lens": "floatlens.plots.lens:LENS",
         "anchors": "floatlens.plots.maps:ANCHORS",
         "qk_maps": "floatlens.plots.maps:QK_MAPS",
         "gains": "floatlens.plots.answers:GAINS",
         "stress": "floatlens.plots.answers:STRESS",
         "edits": "floatlens.plots.answers:EDITS",
+        "patching": "floatlens.plots.patching:PATCHING",
     },
 )
 

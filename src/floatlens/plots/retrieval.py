@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from floatlens.analysis import Group, Result
 from floatlens.analysis.retrieval import THRESHOLDS
-from floatlens.plots.description import Axis, Figure, Heat, Panel, grid, number_ticks
+from floatlens.plots.description import Axis, Figure, Panel
 from floatlens.plots.drawing import plot
+from floatlens.plots.panels import beside_maps, map_panel, peak_of
 from floatlens.plots.registry import FigureType
 from floatlens.plots.style import depth_series, looks, note
 
@@ -32,33 +33,16 @@ def plot_retrieval_heads(result: Result, score: str = "copy") -> Figure:
     """
     style = looks(result)
     means = [group.estimate(score).mean for group in result]
-    top = max((float(np.max(mean, where=np.isfinite(mean), initial=0.0)) for mean in means), default=0.0) or 1.0
-    panels = [
-        _map(group, score, style[group.model].label, mean, top, _shares(result, group, score))
-        for group, mean in zip(result, means, strict=True)
-    ]
+    top = peak_of(means)
+    maps = []
+    for group, mean in zip(result, means, strict=True):
+        layers, heads = group.coordinate(score, "layer"), group.coordinate(score, "head")
+        one = map_panel(style[group.model].label, mean, ("layer", layers), ("head", heads), _WORDS[score], top)
+        maps.append(replace(one, subtitle=_shares(result, group, score)))
     y = Axis(f"{score} score, mean over heads", range=(0, None))
     lines = depth_series(result, score, style)
-    panels.append(Panel("by layer", "By layer", Axis("layer", whole=True), y, lines, upright=True))
-    maps = grid(len(panels) - 1, 2 if len(panels) == 5 else 3) if len(panels) > 1 else ((),)
-    layout = tuple((*row, len(panels) - 1) for row in maps)
-    columns = len(layout[0]) - 1
-    return Figure(
-        "Retrieval score by layer and head",
-        tuple(panels),
-        f"score: {score} · {note(result)}",
-        layout,
-        (2.3 * columns + 3.4, 0.9 + 2.9 * len(layout)),
-        widths=(*[2.1] * columns, 2.6),
-        page_width=300,
-    )
-
-
-def _map(group: Group, score: str, label: str, mean: Any, top: float, subtitle: str) -> Panel:
-    layers, heads = group.coordinate(score, "layer"), group.coordinate(score, "head")
-    heat = Heat(mean, tuple(map(str, layers)), tuple(map(str, heads)), _WORDS[score], top)
-    x, y = (Axis(name, number_ticks(labels, 8)) for name, labels in (("head", heads), ("layer", layers)))
-    return Panel(label, label, x, y, heat=heat, subtitle=subtitle)
+    beside = Panel("by layer", "By layer", Axis("layer", whole=True), y, lines, upright=True)
+    return beside_maps("Retrieval score by layer and head", maps, beside, f"score: {score} · {note(result)}")
 
 
 def _shares(result: Result, group: Group, score: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from floatlens.analysis.intervals import Estimate
 from floatlens.analysis.rules import as_rule
-from floatlens.plots.description import Look, Series, series
+from floatlens.plots.description import SHUFFLED, Look, Series, series
 
 if TYPE_CHECKING:
     from floatlens.analysis.result import Group, Result
@@ -21,6 +22,7 @@ __all__ = [
     "by_layer",
     "colours",
     "depth_series",
+    "group_series",
     "label_of",
     "looks",
     "looks_of",
@@ -64,8 +66,12 @@ def colours(models: Sequence[str]) -> dict[str, str]:
 
 
 def looks(groups: Iterable[Group]) -> dict[str, Look]:
-    """The look of every model of the groups, in their order."""
-    return looks_of({group.model: str(group.facts.get("kind", "mdm")) for group in groups})
+    """The look of every model of the groups, in their order; controls have one of their own."""
+    every = list(groups)
+    own = looks_of({group.model: str(group.facts.get("kind", "mdm")) for group in every if group.control is None})
+    names = [group.model for group in every]
+    controls = {name: replace(SHUFFLED, label=label_of(name, names)) for name in names if name not in own}
+    return {name: own.get(name) or controls[name] for name in names}
 
 
 def looks_of(kinds: Mapping[str, str]) -> dict[str, Look]:
@@ -97,18 +103,19 @@ def shared_looks(style: Mapping[str, Look]) -> Iterator[None]:
 # -- numbers over depth -----------------------------------------------------------------------------------------------
 
 
-def by_layer(group: Group, variable: str, **at: Any) -> tuple[list[Any], Estimate]:
-    """A group's layers and the estimate of a variable over them, at one label of each other dimension."""
+def by_layer(group: Group, variable: str, over: str = "layer", **at: Any) -> tuple[list[Any], Estimate]:
+    """A group's layers (or the labels of another dimension, the last) and the estimate of a variable over them, at one
+    label of each other dimension."""
     found = group.estimate(variable)
     index = tuple(group.coordinate(variable, dim).index(value) for dim, value in at.items())
     parts = (np.asarray(part)[index] for part in (found.mean, found.std, found.low, found.high, found.n))
-    return group.coordinate(variable, "layer"), Estimate(*parts)
+    return group.coordinate(variable, over), Estimate(*parts)
 
 
 def depth_series(
     result: Result, variable: str, style: Mapping[str, Look] | None = None, **at: Any
 ) -> tuple[Series, ...]:
-    """One line per group over its layers; a variable that has heads is averaged over them."""
+    """One line per group over its layers (`over="lag"`: over lags); a variable that has heads is averaged over them."""
     style = style or looks(result)
     found = []
     for group in result:
@@ -116,8 +123,13 @@ def depth_series(
             layers, values = group.coordinate(variable, "layer"), group.estimate(variable, over="head")
         else:
             layers, values = by_layer(group, variable, **at)
-        found.append(series(style[group.model], layers, values))
+        found.append(group_series(group, style, layers, values))
     return tuple(found)
+
+
+def group_series(group: Group, style: Mapping[str, Look], x: Iterable[Any], found: Estimate) -> Series:
+    """The line of a group over x; that of a control is thin and grey."""
+    return series(style[group.model], x, found, role="" if group.control is None else "shuffled")
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
@@ -135,6 +147,7 @@ def piece(text: str, longest: int = 14) -> str:
 def note(*results: Result, intervals: str = "bands") -> str:
     """What the numbers of a figure rest on: anchor rule, query group, number of questions, and what shows intervals."""
     words: dict[str, None] = {}
+    results = tuple(result.without_controls() for result in results)
     for result in results:
         if "rule" in result.settings:
             words[f"anchors: {as_rule(result.settings['rule'])}"] = None

@@ -2,9 +2,11 @@ from .answer_rows import AnswerRows as AnswerRows
 from .entropy import Entropy as Entropy
 from .extremes import Extremes as Extremes
 from .flow import Flow as Flow
+from .lens import Lens as Lens
 from .matrix import Matrix as Matrix
 from .qk import QK as QK
 from .received import Received as Received
 from .registry import DEFAULT_PROBES as DEFAULT_PROBES
 from .registry import PROBES as PROBES
 from .registry import make_probes as make_probes
+from .rollout import Rollout as Rollout

@@ -18,18 +18,22 @@ _TOKENS = ("token", "layer", "head")
 
 
 class AnswerRows(DecidingRows):
-    """Per committed token, layer and head: the key with the largest weight, that weight, the mass on the evidence."""
+    """Per committed token, layer and head: the key with the largest weight, that weight, the mass on the evidence; and
+    the mass on each region, mean over heads."""
 
     name = "answer_rows"
     variables = (
         Variable("answer_argmax", _TOKENS, "replace", "key with the largest weight in the deciding row", "int32"),
         Variable("answer_peak", _TOKENS, "replace", "that largest weight"),
         Variable("answer_evidence", _TOKENS, "replace", "mass of that row on the evidence; NaN without evidence"),
+        Variable("answer_flow", ("token", "layer", "region"), "replace", "mass of that row on each region, head mean"),
     )
 
     def rows(self, layer: Layer, block: Block, weights: Tensor) -> Mapping[str, Tensor]:
         peak, key = weights.max(-1)
-        found = {"answer_argmax": key, "answer_peak": peak}
+        regions = torch.from_numpy(layer.state.key_member[block.batch, : block.keys]).to(weights.device)
+        flow = torch.einsum("bhrk,bkg->bhrg", weights, regions)
+        found = {"answer_argmax": key, "answer_peak": peak, "answer_flow": flow}
         if layer.state.evidence is not None:
             span = layer.state.evidence[block.batch, : block.keys].astype(np.float32)
             marked = torch.from_numpy(span).to(weights.device)

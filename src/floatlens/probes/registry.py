@@ -21,13 +21,15 @@ PROBES: Registry[type[Probe]] = Registry(
         "entropy": "floatlens.probes.entropy:Entropy",
         "flow": "floatlens.probes.flow:Flow",
         "answer_rows": "floatlens.probes.answer_rows:AnswerRows",
+        "rollout": "floatlens.probes.rollout:Rollout",
         "qk": "floatlens.probes.qk:QK",
         "extremes": "floatlens.probes.extremes:Extremes",
+        "lens": "floatlens.probes.lens:Lens",
         "matrix": "floatlens.probes.matrix:Matrix",
     },
 )
-DEFAULT_PROBES = ("received", "entropy", "flow", "answer_rows", "qk", "extremes")
-"""What a trace records unless told otherwise: every probe that keeps no (query, key) matrix."""
+DEFAULT_PROBES = ("received", "entropy", "flow", "answer_rows", "rollout", "qk", "extremes")
+"""What a trace records unless told otherwise: every probe that keeps no (query, key) matrix and no states."""
 
 
 def make_probes(wanted: Sequence[str | Probe]) -> list[Probe]:

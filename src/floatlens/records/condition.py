@@ -10,7 +10,25 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
-__all__ = ["CLOSED", "RAG", "Closed", "Condition", "Edited", "Rag", "Stressed"]
+from floatlens.attention.setting import ControlKind, RowGroup
+
+__all__ = [
+    "CLOSED",
+    "RAG",
+    "Closed",
+    "Condition",
+    "Edited",
+    "Patched",
+    "PatchedKeys",
+    "PatchedStates",
+    "Rag",
+    "Stressed",
+]
+
+PatchedStates = Literal["kv", "residual"]
+"""What is exchanged: keys and values in a layer's attention, or the states that enter the layer."""
+PatchedKeys = Literal["anchors", "control"]
+"""At which positions: the strongest keys of the layer, or random others that receive as much attention."""
 
 
 class _Condition(BaseModel):
@@ -57,13 +75,16 @@ class Stressed(_Condition):
 
 
 class Edited(_Condition):
-    """The documents of `rag`, decoded under an edit of attention, or under that edit's random control."""
+    """The documents of `rag`, decoded under an edit of attention, or under one draw of a random control of that edit.
+
+    A "count" control changes as many keys or heads as the edit, a "mass" control moves as much attention.
+    """
 
     kind: Literal["edit"] = "edit"
     name: str
     settings: tuple[tuple[str, Any], ...] = ()
-    control: Literal["random"] | None = None
-    seed: int | None = Field(None, description="of a control's draws")
+    control: ControlKind | None = None
+    seed: int | None = Field(None, description="of a control's draw")
 
     @field_validator("settings", mode="before")
     @classmethod
@@ -82,15 +103,39 @@ class Edited(_Condition):
 
     @property
     def label(self) -> str:
-        return " ".join(filter(None, [self.name, self.settings_label, "(random)" if self.control else ""]))
+        """`drop_anchors k=5`; of a control `drop_anchors k=5 (mass control)`, with its seed unless that is 0."""
+        drawn = f"({self.control} control{f', seed {self.seed}' if self.seed else ''})" if self.control else ""
+        return " ".join(filter(None, [self.name, self.settings_label, drawn]))
 
     @property
     def edited(self) -> Edited:
         """The edit itself, of its control or of itself."""
         return self.model_copy(update={"control": None, "seed": None})
 
+    @property
+    def pooled(self) -> Edited:
+        """The same without the seed: all draws of a control together."""
+        return self.model_copy(update={"seed": None})
 
-Condition = Annotated[Closed | Rag | Stressed | Edited, Field(discriminator="kind")]
+
+class Patched(_Condition):
+    """The documents of `rag`; in the pass that decides the first token of the answer, states of the `k` strongest keys
+    of each layer in turn are replaced by those of a counterfactual prompt. Beside it, `draws` random controls."""
+
+    kind: Literal["patch"] = "patch"
+    what: tuple[PatchedStates, ...] = Field(("kv", "residual"), min_length=1)
+    k: int = Field(1, ge=1)
+    rows: RowGroup = "all"
+    draws: int = Field(1, ge=1)
+    seed: int = Field(0, ge=0, description="of the draws")
+
+    @property
+    def label(self) -> str:
+        """`patching k=1`."""
+        return f"patching k={self.k}"
+
+
+Condition = Annotated[Closed | Rag | Stressed | Edited | Patched, Field(discriminator="kind")]
 """How a question is put; `kind` says which."""
 CLOSED, RAG = Closed(), Rag()
 

@@ -10,11 +10,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from floatlens.prompts import EvidenceKind
-from floatlens.records.condition import Condition
+from floatlens.records.condition import Condition, PatchedKeys, PatchedStates
 
-__all__ = ["Record", "What", "item_of"]
+__all__ = ["PatchEffects", "Record", "What", "item_of"]
 
-What = Literal["answer", "trace"]
+What = Literal["answer", "trace", "patch"]
 
 
 def item_of(what: What, model: str, data: str, condition: Condition, id: str) -> str:
@@ -26,8 +26,31 @@ def item_of(what: What, model: str, data: str, condition: Condition, id: str) ->
     return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode()).hexdigest()[:20]
 
 
+class PatchEffects(BaseModel):
+    """What activation patching did to one question. Lists are by layer, those of the control means over its draws."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    answer: str
+    """Takes the place of the question's own answer in the counterfactual prompt."""
+    tokens: tuple[int, int]
+    """First token of the answers that the model gives to both prompts."""
+    original: float
+    """Logit of the first of these tokens minus that of the second."""
+    counterfactual: float
+    """The same for the counterfactual prompt."""
+    layers: tuple[int, ...]
+    effect: dict[PatchedStates, dict[PatchedKeys, tuple[float, ...]]] | None = None
+    """Share of the way from the original to the counterfactual difference; None: both answers begin alike."""
+    mass: dict[PatchedKeys, tuple[float, ...]]
+    """Attention that the patched keys receive."""
+    keys: dict[PatchedKeys, tuple[float, ...]]
+    """Their number."""
+
+
 class Record(BaseModel):
-    """One item of a run: a question put to a model under a condition, and its answer, its trace or its failure.
+    """One item of a run: a question put to a model under a condition, and its answer, its trace, the effects of
+    patching, or its failure.
 
     Fields that do not apply are None.
     """
@@ -55,6 +78,12 @@ class Record(BaseModel):
     prompt: str | None = None
     """Digest of the prompt's token ids: equal in two runs that asked the same."""
     prompt_tokens: int | None = None
+    decided_at: tuple[int, ...] | None = None
+    """The step in which each token of the answer was decided, in reading order, without the end of the text."""
+    earliest_step: int | None = None
+    """Under an edit: the first step in which it can change anything."""
+    moved_share: float | None = None
+    """Under an edit: attention moved per row, 0 … 1, over all rows that it looked at."""
     kl: float | None = None
     """Under an edit: KL divergence (nats) from the unedited model, at the first token that the edit can change."""
     measured: dict[str, float] | None = None
@@ -77,6 +106,8 @@ class Record(BaseModel):
     log_likelihood: float | None = None
     """Mean log probability of a forced text."""
 
+    patched: PatchEffects | None = None
+
     @property
     def item(self) -> str:
         """The identity of the item, see `item_of`."""
@@ -86,7 +117,7 @@ class Record(BaseModel):
         """Whether the item is done and its trace, if it has one, is in the folder."""
         if self.status != "done":
             return False
-        return self.what == "answer" or (self.file is not None and (folder / self.file).is_file())
+        return self.what != "trace" or (self.file is not None and (folder / self.file).is_file())
 
     def line(self) -> bytes:
         """The record as one line of JSON."""

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import write_atomically
 from floatlens.core.validation import in_one_line
-from floatlens.records.frame import answers_frame
+from floatlens.records.frame import answers_frame, patching_frame
 from floatlens.records.record import Record
 
 if TYPE_CHECKING:
@@ -30,12 +30,13 @@ __all__ = [
     "has_answers",
     "is_run",
     "open_answers",
+    "open_patching",
     "read_manifest",
     "read_records",
     "write_records",
 ]
 
-FORMAT = 2
+FORMAT = 3
 """Version of manifest.json and records.jsonl."""
 _RECORDS, _MANIFEST = "records.jsonl", "manifest.json"
 
@@ -103,11 +104,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def has_answers(folder: Path) -> bool:
-    """Whether a run folder has an answer on record."""
-    return is_run(folder) and any(one.what == "answer" and one.status == "done" for one in read_records(folder))
+    """Whether a run folder has an answer on record, or a question that was patched."""
+    return is_run(folder) and any(one.what != "trace" and one.status == "done" for one in read_records(folder))
 
 
 def open_answers(folder: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The answers frame of a run folder, and its manifest. Example: `open_answers(Path("runs/qa"))[0].accuracy`"""
     manifest = read_manifest(folder)
     return answers_frame(read_records(folder), manifest["models"]), manifest
+
+
+def open_patching(folder: Path) -> pd.DataFrame:
+    """The patching frame of a run folder. Example: `open_patching(Path("runs/qa")).effect`"""
+    return patching_frame(read_records(folder), read_manifest(folder)["models"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from floatlens.analysis.conditions import edited
 from floatlens.core.registry import Registry
 from floatlens.plots.style import label_of
-from floatlens.report.inputs import RunAnswers
+from floatlens.report.inputs import RunAnswers, run_name
 from floatlens.report.sections import figures_of, table
 
 if TYPE_CHECKING:
@@ -27,7 +27,11 @@ _MOST = 4000
 """Answers that a report lists; with more, only the means are in it."""
 _LONGEST = 300
 """Characters of an answer that are listed."""
-_INTERVALS = ("intervals", "95 %, bootstrap over questions, seeded; differences are paired")
+_INTERVALS = (
+    "intervals",
+    "95 %, over questions: Wilson for scores, Newcombe for their paired differences, Hall for KL, "
+    "jackknife for robustness",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +75,9 @@ def answer_sections(runs: Sequence[RunAnswers]) -> list[dict[str, Any]]:
         held = [(run, own) for run in runs if len(own := section.select(run.frame))]
         for place, (run, own) in enumerate(held):
             suffix = "" if place == 0 else f"-{place + 1}"
-            told = None if len(held) == 1 else _told(run, [other for other, _ in held])
+            told = None if len(held) == 1 else run_name(run, [other for other, _ in held])
             made.append(_made(name, section, run, own, suffix) | {"run": told, "of": run})
     return made
-
-
-def _told(run: RunAnswers, runs: Sequence[RunAnswers]) -> str:
-    """What a run is called among several: its name, or its path where two have one name."""
-    return run.path if sum(one.name == run.name for one in runs) > 1 else run.name
 
 
 def _made(name: str, section: AnswerSection, run: RunAnswers, own: pd.DataFrame, suffix: str) -> dict[str, Any]:
@@ -249,11 +248,13 @@ EDITS = AnswerSection(
     "Edits",
     "Edits: does attention matter?",
     "Attention is edited while the model writes, and its answers are compared with its unedited ones: below 0 the edit "
-    "costs answers. Crosses are the random control, the same edit at random positions; only a difference from the "
-    "cross is due to the anchors. The second figure shows how far the edit shifts the first token: 0 is not at all.",
-    "Each question is answered unedited, under each edit, and under the edit's matched random control. Changes are "
-    "relative to unedited, on the same questions. The KL divergence is that of the first distribution that the edit "
-    "can change.",
+    "costs answers. Crosses and plus signs are random controls: crosses move as much attention as the edit, plus signs "
+    "change as many keys or heads. Only a difference from the cross is due to the anchors. The second figure shows how "
+    "far the edit shifts the first token: 0 is not at all.",
+    "Each question is answered unedited, under each edit, and under the edit's matched random controls; several draws "
+    "of a control are averaged question by question. Columns that end in exposed are over the questions whose answer "
+    "the edit can change: it was not complete before the first step that the edit reaches. Changes are relative to "
+    "unedited, on the same questions. The KL divergence is that of the first distribution that the edit can change.",
     edited,
     _edits,
 )

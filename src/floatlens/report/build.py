@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.analysis import ANALYSES
+from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.claims import floating_sentence
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import write_atomically
@@ -18,6 +19,7 @@ from floatlens.report.codec import as_json, deflated
 from floatlens.report.explorer import LARGEST, explorer_data
 from floatlens.report.findings import claim_rows, headline_rows, models
 from floatlens.report.inputs import Inputs
+from floatlens.report.patching_section import patching_sections
 from floatlens.report.render import report_page
 from floatlens.report.sections import sections
 from floatlens.report.subjects import names_of
@@ -54,8 +56,10 @@ def report(
         raise FloatlensError("nothing to report: no traces and no answers in the runs given")
     style = looks_of(_kinds(inputs))
     data, blobs = _page_data(inputs, style)
-    traces = inputs.traces
-    page = _fitted(data, blobs, lambda room: explorer_data(traces, examples, rule or "zscore", room, style), largest)
+    traces = [one for one in inputs.traces if not one.is_control]
+    page = _fitted(
+        data, blobs, lambda room: explorer_data(traces, examples, rule or DEFAULT_RULE, room, style), largest
+    )
     path = Path(out)
     if path.is_dir():
         path = path / "report.html"
@@ -65,11 +69,12 @@ def report(
 
 
 def _kinds(inputs: Inputs) -> dict[str, str]:
-    """Every model by the name it has in the report, and its kind."""
+    """Every model by the name it has in the report, and its kind; controls are not among the models."""
     names = names_of(inputs.traces)
-    found = {names[one.subject]: str(one.model["kind"]) for one in inputs.traces}
+    found = {names[one.subject]: str(one.model["kind"]) for one in inputs.traces if not one.is_control}
     for result in inputs.results.values():
-        found |= {group.model: str(group.facts["kind"]) for group in result if group.model not in found}
+        own = result.without_controls()
+        found |= {group.model: str(group.facts["kind"]) for group in own if group.model not in found}
     for run in inputs.answers:
         found |= {ref: str(facts["kind"]) for ref, facts in run.models.items() if ref not in found}
     return found
@@ -78,10 +83,11 @@ def _kinds(inputs: Inputs) -> dict[str, str]:
 def _page_data(inputs: Inputs, style: Mapping[str, Look]) -> tuple[dict[str, Any], dict[str, str]]:
     """What the page shows, and its tables packed, by name."""
     with shared_looks(style):
-        parts = [*sections(inputs.results), *answer_sections(inputs.answers)]
+        parts = [*sections(inputs.results), *answer_sections(inputs.answers), *patching_sections(inputs.answers)]
     blobs = {f"table-{t['id']}": deflated(as_json(t.pop("table")).encode()) for part in parts for t in part["tables"]}
     skipped = [(name.replace("_", " ") if name in ANALYSES else name, why) for name, why in inputs.skipped.items()]
-    answers = sum(len(run.frame) for run in inputs.answers)
+    patched = sum(run.patched() for run in inputs.answers)
+    answers, controls = sum(len(run.frame) for run in inputs.answers), sum(one.is_control for one in inputs.traces)
     data = {
         "answer": floating_sentence(inputs.claims, {model: look.label for model, look in style.items()}),
         "models": models(inputs, style),
@@ -90,7 +96,8 @@ def _page_data(inputs: Inputs, style: Mapping[str, Look]) -> tuple[dict[str, Any
         "skipped": skipped,
         "runs": list(inputs.runs),
         "made": dict(inputs.made),
-        "settings": {"traces": len(inputs.traces), "answers": answers},
+        "settings": {"traces": len(inputs.traces) - controls, "answers": answers, "controls": controls}
+        | ({"patched": patched} if patched else {}),
     }
     return data | {"sections": [{k: v for k, v in part.items() if k != "of"} for part in parts]}, blobs
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.analysis import as_rule
+from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.analysis.sources import Traces, trace_files
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import write_atomically
@@ -99,14 +100,17 @@ class Explorer:
         return f"Explorer({self._about}, {len(self.page) / 1e6:.1f} MB; .save(path) writes it)"
 
 
-def explore(traces: Traces, *, rule: str = "zscore", examples: int = 12, height: int = 860) -> Explorer:
+def explore(traces: Traces, *, rule: str = DEFAULT_RULE, examples: int = 12, height: int = 860) -> Explorer:
     """Watch attention move, step by step, in one trace or several: the explorer of the report.
+
+    Traces of controls are shown only where there are no others.
 
     Example: `fl.explore(trace)` as the last line of a notebook cell, or `fl.explore("runs/a").save("watch.html")`
     """
-    seen = list(_seen(traces))
-    if not seen:
+    every = list(_seen(traces))
+    if not every:
         raise FloatlensError("no traces to explore")
+    seen = [one for one in every if not one.is_control] or every
     index, views = explorer_data(seen, examples, rule, LARGEST)
     names = ", ".join(model["label"] for model in index["models"])
     return Explorer(explorer_page(index, views), f"{names}: {len(views)} of {len(seen)} traces", height)

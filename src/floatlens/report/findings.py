@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from floatlens.analysis.headline import POINTS, headline
-from floatlens.claims import Claim
+from floatlens.claims import Claim, with_holm
 from floatlens.plots.description import Look
 from floatlens.plots.plotly_renderer import look_data
 from floatlens.report.inputs import Inputs
@@ -34,7 +36,7 @@ def models(inputs: Inputs, style: Mapping[str, Look]) -> list[dict[str, Any]]:
     wanted = ("kind", "family", "layers", "heads")
     return [
         {"ref": ref, "label": look.label, **look_data(look)}
-        | {"n": counts.get(ref, 0), "answers": said[ref]}
+        | {"n": counts.get(ref, 0), "answers": said[ref], "patched": sum(run.patched(ref) for run in inputs.answers)}
         | {key: facts[ref].get(key) for key in wanted}
         for ref, look in style.items()
     ]
@@ -45,7 +47,7 @@ def headline_rows(inputs: Inputs, sections: Sequence[Section], order: Sequence[s
     found = [(row, row.section, None) for row in headline(inputs.results, models=order)]
     for section in sections:
         run = section.get("of")
-        for row in headline({}, run.frame, order) if run is not None else ():
+        for row in headline({}, run.frame, order, run.patching) if run is not None else ():
             if row.section == section["kind"]:
                 found.append((row, section["id"], section["run"]))
     return [
@@ -63,11 +65,12 @@ def claim_rows(inputs: Inputs, sections: Sequence[Section]) -> list[dict[str, An
     """Every claim with its verdict, its deciding number, and the figure that shows it (None where it is not shown)."""
     shown = [figure for section in sections for figure in section["figures"]]
     figures = {one["type"]: one["id"] for one in reversed(shown)} | {one["id"]: one["id"] for one in shown}
-    rows = [_row(one, figures.get(one.figure)) for one in inputs.claims]
+    corrected = iter(with_holm([*inputs.claims, *(one for run in inputs.answers for one in run.claims)]))
+    rows = [_row(one, figures.get(one.figure)) for one in islice(corrected, len(inputs.claims))]
     for run in inputs.answers:
         own = [section for section in sections if section.get("of") is run]
         name = next((section["run"] for section in own if section["run"]), None)
-        for one in run.claims:
+        for one in islice(corrected, len(run.claims)):
             names = [f"{one.figure}{suffix}" for suffix in dict.fromkeys(section["suffix"] for section in own)]
             rows.append(_row(one, next((figures[name] for name in names if name in figures), None), name))
     return rows
@@ -86,6 +89,10 @@ def _row(one: Claim, figure: str | None, run: str | None = None) -> dict[str, An
         "statistic": part.name if part else "",
         "limit": part.limit if part else None,
         "above": part.above if part else True,
+        "opposite": part.opposite if part and part.opposite is not None and math.isfinite(part.opposite) else None,
+        "models": one.rests_on,
+        "survives": one.survives,
+        "note": one.note,
         "changes": one.changes,
         "parts": [str(each) for each in one.parts],
         "figure": figure,

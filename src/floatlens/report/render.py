@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from floatlens.claims.verdict import FEWEST
 from floatlens.report.bundle import hashed, script, styles
 from floatlens.report.codec import as_json, deflated
 
@@ -56,6 +57,7 @@ def report_page(data: Mapping[str, Any], explorer: Mapping[str, Any] | None, blo
         {**blobs, "plotly": plotly},
         sections=sections,
         explorer=explorer is not None,
+        fewest=FEWEST,
     )
 
 

@@ -63,7 +63,12 @@ def definition(result: Result) -> dict[str, Any]:
         used.append(("normalisation", "shares of all attention; over the keys they sum to 1"))
     used += [(key.replace("_", " "), str(value)) for key, value in settings.items()]
     used += [(f"n, {group.label}", _counted(group)) for group in result]
-    used.append(("intervals", "95 %, bootstrap over questions, seeded; none for a single question"))
+    used.append(
+        (
+            "intervals",
+            "95 %, over questions; t intervals corrected for skewness (Hall 1992); none for a single question",
+        )
+    )
     return {"summary": words.method, "terms": terms, "used": used}
 
 

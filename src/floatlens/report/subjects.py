@@ -35,6 +35,11 @@ class Seen:
     settings: dict[str, str]
     sizes: dict[str, int]
 
+    @property
+    def is_control(self) -> bool:
+        """Whether the model is a control of another, such as one with shuffled weights."""
+        return self.model.get("control") is not None
+
     def open(self) -> Trace:
         return self.source if isinstance(self.source, Trace) else opened(open_trace(self.source))
 

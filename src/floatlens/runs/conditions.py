@@ -7,7 +7,8 @@ compares with that. Distractors come from the other questions of the same data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import difflib
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -81,18 +82,27 @@ def choose(names: Sequence[str], problems: list[tuple[int, str]]) -> Chosen:
             except FloatlensError as error:
                 problems.append((place, str(error)))
         else:
-            known = did_you_mean(name.partition(":")[0], [*MODES, *tests, *EDITS])
-            problems.append((place, f'no condition "{name}"{known}'))
+            problems.append((place, _unknown(name, tests)))
     return Chosen(tuple(modes), tuple(asked), tuple(edits))
+
+
+def _unknown(name: str, tests: Collection[str]) -> str:
+    """What a name that is no condition was meant to be: an edit if it has settings or is close to one."""
+    word, settings, _ = name.partition(":")
+    close = difflib.get_close_matches(word, [*MODES, *tests, *EDITS], n=1)
+    if settings or set(close) & set(EDITS):
+        return f'no edit "{word}"{did_you_mean(word, EDITS)}'
+    return f'no condition "{name}"{did_you_mean(word, [*MODES, *tests, *EDITS])}'
 
 
 @dataclass(frozen=True)
 class Makers:
-    """How questions are put: what `rag` shows, the settings of stress tests, and the seed of random controls."""
+    """How questions are put: what `rag` shows, the settings of stress tests, and the seeds of random controls."""
 
     rag: Callable[[Example], Example]
     stress: StressSettings
-    controls: int
+    controls: tuple[int, ...]
+    """A seed for each draw of a control."""
     measured: int
     say: Say = lambda message: None
 
@@ -114,13 +124,15 @@ def _without_documents(example: Example) -> Example:
 
 
 def _edited(spec: EditSpec, makers: Makers) -> list[PlannedCondition]:
-    """An edit and its control."""
+    """An edit and its controls: every draw of every kind."""
     own = Edited(name=spec.name, settings=spec.settings)
     one = PlannedCondition(own, makers.rag, edit=spec, measured=makers.measured)
-    if not spec.has_control:
-        return [one]
-    drawn = own.model_copy(update={"control": "random", "seed": makers.controls})
-    return [one, replace(one, condition=drawn, edit=spec.with_control(makers.controls))]
+    found = [one]
+    for kind in spec.controls:
+        for seed in makers.controls:
+            drawn = own.model_copy(update={"control": kind, "seed": seed})
+            found.append(replace(one, condition=drawn, edit=spec.with_control(seed, kind)))
+    return found
 
 
 # -- stress tests -------------------------------------------------------------------------------------------------

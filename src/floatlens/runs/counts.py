@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from floatlens.records.condition import Condition, Edited, Stressed
+from floatlens.records.condition import Condition, Edited, Patched, Stressed
 from floatlens.runs.items import all_items
 
 if TYPE_CHECKING:
@@ -69,6 +69,11 @@ class Row:
     def edited(self) -> bool:
         return any(isinstance(one, Edited) for one in self.conditions)
 
+    @property
+    def patched(self) -> Patched | None:
+        """How its questions are patched; None where it is another line."""
+        return next((one for one in self.conditions if isinstance(one, Patched)), None)
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -90,7 +95,7 @@ class Counts:
 
 
 def group_of(what: What, condition: Condition) -> str:
-    """The line of the plan that an item belongs to: "trace", a stress test, or an edit with its control."""
+    """The line of the plan that an item belongs to: "trace", patching, a stress test, or an edit with its control."""
     if what == "trace":
         return "trace"
     if isinstance(condition, Stressed):
@@ -145,7 +150,7 @@ def forecast(
     total, guessed = 0.0, 0
     parts = {part.data.name: part for part in plan.data}
     for row, model, left in _open(plan, counts):
-        seen = known.get((model.ref, row.what))
+        seen = known.get((model.ref, row.what)) or known.get((model.original, row.what))
         if seen is not None:
             total += left * seen[0]
             continue
@@ -174,21 +179,25 @@ def _by_rule(model: PlannedModel, part: PlannedData, row: Row, threads: int, bat
     weights = facts.layers * 14 * width**2 + 2 * facts.vocabulary * width
     prompt, one_pass = _tokens(part, row)
     written = int(settings.get("gen_length", 32))
-    if one_pass:
+    if row.patched is not None:  # both prompts, then every layer with its control
+        passes = 2 + facts.layers * (1 + row.patched.draws) * len(row.patched.what)
+        tokens = passes * (prompt + (0 if facts.kind == "arm" else written))
+    elif one_pass:
         passes, tokens = 1, prompt
     elif facts.kind == "arm":
         passes, tokens = 1 + written, prompt + written
     else:
         passes = int(settings.get("steps") or written)
         tokens = passes * (prompt + written)
-    together = 1 if row.traced else batch
+    together = 1 if row.traced or row.patched else batch
     work = 2.0 * weights * tokens / (_EFFICIENCY * _speed(threads)) + passes * facts.layers * _PER_LAYER / together
     return work * (_TRACED if row.traced else _EDITED if row.edited else 1.0)
 
 
 def _tokens(part: PlannedData, row: Row) -> tuple[int, bool]:
     """Tokens of a prompt, from the characters of the first questions; and whether it takes a single pass."""
-    planned = {one.condition: one for one in (part.trace_conditions if row.traced else part.conditions)}
+    own = part.conditions if part.patch is None else (*part.conditions, part.patch)
+    planned = {one.condition: one for one in (part.trace_conditions if row.traced else own)}
     one = planned[list(row.conditions)[-1]]
     lengths = []
     for example in islice((e for e in part.data.examples() if one.fits(e)), 3):

@@ -1,7 +1,7 @@
 """Runs a plan into its folder: tasks go to the executor, and their outcomes on record, written by this process alone.
 
-The traces of a model come first, then its answers; ablations of retrieval heads wait until all traces are there. It
-prints nothing: the caller sees the records as they come.
+The traces of a model come first, then its answers, its patched questions and the traces of its controls; ablations of
+retrieval heads wait until all traces are there. It prints nothing: the caller sees the records as they come.
 """
 
 from __future__ import annotations
@@ -57,18 +57,21 @@ def _write(run: RunFolder, result: Traced | Sequence[Record]) -> list[Record]:
 
 
 def _first(plan: Plan, run: RunFolder) -> Iterator[Task[Any]]:
-    for model in plan.models:
+    for model in plan.subjects:
         yield from plan.trace_tasks(model, run.done)
         for data in plan.data:
             yield from answer_tasks(plan, model, data, data.asked_of(model, waiting=False), run)
+        yield from plan.patch_tasks(model, run.done)
+        for control in plan.controls_of(model):  # while a worker still holds the model, which it need not load again
+            yield from plan.trace_tasks(control, run.done)
 
 
 def _waiting(plan: Plan, run: RunFolder) -> Iterator[Task[Any]]:
     """Ablations. Where the heads of a model are not known its items fail, and the others are asked."""
     if not any(one.waits for data in plan.data for one in data.conditions):
         return
-    scores = plan.scores if plan.heads_from is not None else _own_scores(run)
-    for model in plan.models:
+    scores = plan.scores if plan.heads_from is not None else _own_scores(plan, run)
+    for model in plan.subjects:
         for data in plan.data:
             for one in data.asked_of(model, waiting=True):
                 found, why = _with_heads(one, model.ref, scores)
@@ -96,9 +99,11 @@ def _with_heads(
         return planned, str(error)
 
 
-def _own_scores(run: RunFolder) -> dict[str, xr.DataArray]:
+def _own_scores(plan: Plan, run: RunFolder) -> dict[str, xr.DataArray]:
     """How much each head copies, from the traces of this run."""
-    done = (one.file for one in run.records.values() if one.what == "trace" and one.complete(run.path))
+    models = {model.ref for model in plan.subjects}
+    traces = (one for one in run.records.values() if one.what == "trace" and one.model in models)
+    done = (one.file for one in traces if one.complete(run.path))
     return head_scores([run.path / file for file in sorted(file for file in done if file is not None)])
 
 

@@ -62,11 +62,11 @@ class RunFolder:
 
     def settle(self, manifest: Mapping[str, Any]) -> None:
         """Check the manifest and write it."""
-        agreed = self.check(manifest)
+        content = json.dumps(self.check(manifest), indent=2, ensure_ascii=False) + "\n"
+        # before anything else: a folder that holds other files and no manifest is not taken for a run
+        write_atomically(self.path / "manifest.json", content.encode())
         if not any(record.status == "done" for record in self.records.values()):
             self.forget(lambda record: True)  # failures of what was asked before
-        content = json.dumps(agreed, indent=2, ensure_ascii=False) + "\n"
-        write_atomically(self.path / "manifest.json", content.encode())
 
     def done(self, item: str) -> bool:
         """Whether an item has its record and its file."""

@@ -1,10 +1,10 @@
-"""The items of a plan: every model × data × condition × question that is asked, cut into batches, or traced."""
+"""The items of a plan: every model × data × condition × question that is asked, traced or patched."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, TypeVar
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from floatlens.records.condition import Condition
     from floatlens.runs.models import PlannedModel
 
-__all__ = ["Item", "PlannedData", "all_items", "answer_items", "batches", "trace_file", "trace_items"]
+__all__ = ["Item", "PlannedData", "all_items", "answer_items", "batches", "patch_items", "trace_file", "trace_items"]
 
 T = TypeVar("T")
 _CHUNK = 512
@@ -39,16 +39,23 @@ class PlannedData:
     """Passages with holes instead of questions: they are traced, with what was cut out as their target."""
     pooled: bool = False
     """Whether prompts depend on the other questions of the data, from which distractors are drawn."""
+    patch: PlannedCondition | None = None
+    patched: int = 0
+    """The first N questions are patched, under `patch`."""
+    counterfactuals: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By model and question that is patched: the answer that takes the place of its own."""
 
     def asked_of(self, model: PlannedModel, *, waiting: bool) -> list[PlannedCondition]:
-        """The conditions for a model, those that wait for traces or the others."""
+        """The conditions for a model, those that wait for traces or the others; controls are traced only."""
+        if model.shuffled is not None:
+            return []
         fitting = (one for one in self.conditions if one.model_kind in ("any", model.facts.kind))
         return [one for one in fitting if one.waits == waiting]
 
 
 @dataclass(frozen=True)
 class Item:
-    """One question put to one model under one condition, to be answered or traced."""
+    """One question put to one model under one condition, to be answered, traced or patched."""
 
     what: What
     model: str
@@ -88,11 +95,22 @@ def trace_items(model: PlannedModel, data: PlannedData) -> Iterator[Item]:
             yield Item("trace", model.ref, data.data.name, one.condition, index, one, example)
 
 
+def patch_items(model: PlannedModel, data: PlannedData) -> Iterator[Item]:
+    """The items of a model and a data set that are patched; none for a control."""
+    chosen = data.counterfactuals.get(model.ref)
+    if chosen and data.patch is not None:
+        one = data.patch
+        for index, example in enumerate(islice(data.data.examples(), data.patched)):
+            if example.id in chosen:
+                yield Item("patch", model.ref, data.data.name, one.condition, index, one, example)
+
+
 def all_items(model: PlannedModel, data: PlannedData) -> Iterator[Item]:
     """Everything that a model does with a data set; what waits for traces comes last."""
     yield from trace_items(model, data)
-    for waiting in (False, True):
-        yield from answer_items(model, data, data.asked_of(model, waiting=waiting))
+    yield from answer_items(model, data, data.asked_of(model, waiting=False))
+    yield from patch_items(model, data)
+    yield from answer_items(model, data, data.asked_of(model, waiting=True))
 
 
 def trace_file(item: Item, number: int) -> str:

@@ -57,7 +57,9 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
     planned = [one for part in plan.data for one in part.conditions]
     tests = dict.fromkeys(one.condition.test for one in planned if isinstance(one.condition, Stressed))
     used, traced = {one.condition.kind for one in planned}, any(part.traced for part in plan.data)
-    placed = traced and study.traces.places is not None
+    ways = [one for part in plan.data if part.traced for one in part.trace_conditions]
+    patch = next((part.patch for part in plan.data if part.patched), None)
+    placed = any(isinstance(one.condition, Stressed) for one in ways)
     return {
         "format": FORMAT,
         "study": study.model_dump(mode="json", exclude={"output": True, "stress": {"seed"}}),
@@ -67,9 +69,10 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
         "template": load_template(plan.models[0].ask.prompt.template).label,
         "stress": plan.stress.used(tests) if tests else {},
         "places": {"documents": study.traces.documents, "seed": study.seeds.stress} if placed else None,
-        "documents": (plan.corpus or "data") if used & {"rag", "edit"} else None,
-        "controls": study.seeds.controls if "edit" in used else None,
+        "documents": (plan.corpus or "data") if used & {"rag", "edit"} or patch else None,
+        "controls": list(study.control_seeds) if "edit" in used else None,
         "edited": study.traces.edited if "edit" in used else None,
+        "patching": None if patch is None else patch.condition.model_dump(mode="json"),
         "heads_from": (plan.heads_from or "own traces") if any(one.waits for one in planned) else None,
         "target": (study.traces.target or "none") if traced else None,
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatlens.analysis import absorption, drift
+from floatlens.analysis.drift import QUERIES
 from floatlens.attention.memory_budget import MemoryBudget, retry_with_smaller_blocks
 from floatlens.traces.tracing import trace
 
@@ -34,18 +35,20 @@ class Measured:
 
 
 def measure(model: LanguageModel, asked: Asked, config: AskConfig, budget: MemoryBudget | None = None) -> Measured:
-    """Means over layers of: overlap of anchors from step to step, positions the strongest key moves per step, percent
-    of attention on the first position and on the strongest key, each also above what it would get under uniform
-    attention; and attention moved per row that was changed."""
+    """Means over layers, for the attention of all rows: overlap of anchors from step to step, positions the strongest
+    anchor moves per step, percent of attention on the first position and on the strongest key, each also above what it
+    would get under uniform attention; attention moved per row that was changed; and the edit's own numbers, see
+    `Edit.numbers`."""
     said: list[str] = []
     otherwise = f"out of memory on {model.device}; set traces.edited (--traces) to 0, or show fewer documents"
 
-    def attempt(workspace: Workspace) -> tuple[Trace, list[Change]]:
+    def attempt(workspace: Workspace) -> tuple[Trace, list[Change], dict[str, float]]:
         made = None if asked.edit is None else asked.edit.build()  # anew: its report is of one trace
-        return _trace(model, asked, config, made, workspace), [] if made is None else made.report()
+        found = _trace(model, asked, config, made, workspace)
+        return (found, [], {}) if made is None else (found, made.report(), made.numbers())
 
-    found, changes = retry_with_smaller_blocks(budget or MemoryBudget(), attempt, said, otherwise)
-    values = _means(found)
+    found, changes, numbers = retry_with_smaller_blocks(budget or MemoryBudget(), attempt, said, otherwise)
+    values = _means(found) | numbers
     rows = sum(change.rows for change in changes)
     if rows:
         values["moved"] = sum(change.mass for change in changes) / rows
@@ -75,8 +78,8 @@ def _means(found: Trace) -> dict[str, float]:
     first, strongest = views.index("fixed"), views.index("floating")
     share, excess = absorbed.values("absorbed")[0], absorbed.values("excess")[0]
     values = {
-        "overlap": moves.values("jaccard_by_layer"),
-        "speed": moves.values("slope_by_layer"),
+        "overlap": moves.values("jaccard_by_layer")[0, QUERIES.index("all")],
+        "speed": moves.values("slope_by_layer")[0, QUERIES.index("all")],
         "first position": share[first],
         "first position, above uniform": excess[first],
         "strongest key": share[strongest],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +18,7 @@ from floatlens.decoding.target import open_settings
 from floatlens.evaluation.answers import AskConfig
 from floatlens.models.config import ModelConfig
 from floatlens.models.facts import Facts, look
+from floatlens.models.shuffling import control_facts
 from floatlens.prompts import load_template
 from floatlens.traces.config import CaptureConfig
 from floatlens.traces.tracing import DEFAULT_PROBES
@@ -55,6 +56,21 @@ class PlannedModel:
     @property
     def ref(self) -> str:
         return self.facts.ref
+
+    @property
+    def shuffled(self) -> int | None:
+        """The seed with which the weights are shuffled once they are loaded, for a control; None for a model."""
+        return None if self.facts.control is None else int(self.facts.control["seed"])
+
+    @property
+    def original(self) -> str:
+        """The reference of the model that this is a control of; its own for a model."""
+        return self.ref if self.facts.control is None else str(self.facts.control["of"])
+
+    def controls(self, number: int) -> tuple[PlannedModel, ...]:
+        """So many copies with shuffled weights, with the seeds 0, 1, …"""
+        facts = (replace(self.facts, **control_facts(self.ref, seed)) for seed in range(number))
+        return tuple(replace(self, facts=one) for one in facts)
 
 
 def plan_models(source: Source, *, forced: bool, say: Say) -> tuple[PlannedModel, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floatlens.core.errors import did_you_mean
-from floatlens.records.store import open_answers, read_manifest, read_records
+from floatlens.records.store import open_answers, open_patching, read_manifest, read_records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +48,11 @@ class Run:
         """The answers frame: one row per answered question, see `floatlens.records.frame`."""
         return open_answers(self.path)[0]
 
+    @property
+    def patching(self) -> pd.DataFrame:
+        """The patching frame: one row per patched question and layer, see `floatlens.records.frame`."""
+        return open_patching(self.path)
+
     def traces(self) -> Iterator[Trace]:
         """Every trace in turn; nothing where there are none."""
         from floatlens.analysis.sources import each_trace, has_traces
@@ -56,7 +61,7 @@ class Run:
 
     @property
     def tables(self) -> Tables:
-        """Tables by name, such as scores, gains, curves, effects, drift, claims."""
+        """Tables by name, such as scores, gains, curves, effects, patching, drift, claims."""
         return Tables(self.path / "tables")
 
     @property

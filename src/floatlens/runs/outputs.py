@@ -17,15 +17,17 @@ from floatlens.analysis import ANALYSES, Result, analyse
 from floatlens.analysis.anchors import anchors
 from floatlens.analysis.conditions import edited
 from floatlens.analysis.effects import METRICS, edit_effects, effects_table, measured, moved
+from floatlens.analysis.patching import patching_tables, without_effect
 from floatlens.analysis.qk import qk_maps
-from floatlens.analysis.registry import with_rule
+from floatlens.analysis.registry import forget_optional, with_rule
+from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.analysis.scores import gains, scores, table_one
 from floatlens.analysis.sources import trace_files
 from floatlens.analysis.stress import agreement, curves, curves_frame, robustness_frame
-from floatlens.claims import Claim, claims, claims_frame
+from floatlens.claims import Claim, claims, claims_frame, with_holm
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import write_atomically
-from floatlens.records.store import open_answers
+from floatlens.records.store import open_answers, open_patching
 from floatlens.traces import Trace, open_trace
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Findings", "publish_answers", "publish_traces", "save_figure", "save_frame", "save_table"]
 
 FORMATS = ("pdf", "svg", "png")
-_ANSWERS = {"gains", "stress", "edits"}
+_ANSWERS = {"gains", "stress", "edits", "patching"}
 """What figures of answers need; those are drawn with the tables of answers."""
 
 
@@ -52,6 +54,10 @@ class Findings:
     curves: Sequence[Curve] = ()
     agreed: pd.DataFrame | None = None
     effects: pd.DataFrame | None = None
+    patching: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """Tables of activation patching by name."""
+    without_effect: Sequence[tuple[str, str, int, int]] = ()
+    """Where patched questions have no effect: model, data set, how many, of how many."""
     results: Mapping[str, Result] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
@@ -81,6 +87,7 @@ def publish_answers(folder: Path, out: Path, *, paper: bool = False, formats: Se
         _publish_stress(stressed, out, made)
     if (answers["kind"] == "edit").any():
         _publish_edits(edited(answers), out, made)
+    _publish_patching(open_patching(folder), out, made)
     _draw(out, made, formats)
     return made
 
@@ -90,7 +97,8 @@ def _draw(out: Path, made: Findings, formats: Sequence[str]) -> None:
     from floatlens.plots.drawing import draw
     from floatlens.plots.registry import FIGURES, describe_figures
 
-    data = {"gains": made.gains, "stress": made.curves, "edits": made.effects}
+    patched = made.patching.get("patching")
+    data = {"gains": made.gains, "stress": made.curves, "edits": made.effects, "patching": patched}
     wanted = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(data)]
     for name, figure in describe_figures(data, wanted).figures.items():
         made.files += save_figure(draw(figure), out / "figures" / name, formats)
@@ -141,6 +149,12 @@ def _publish_edits(answers: pd.DataFrame, out: Path, made: Findings) -> None:
             made.files += save_table(effects_table(own, metric, _labels(answers)), out / "tables" / name)
 
 
+def _publish_patching(frame: pd.DataFrame, out: Path, made: Findings) -> None:
+    made.patching, made.without_effect = patching_tables(frame), without_effect(frame)
+    for name, table in made.patching.items():
+        made.files += save_frame(table, out / "tables" / name)
+
+
 def _dose(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.12g}"
 
@@ -184,14 +198,16 @@ def publish_traces(
     skipped: dict[str, str] = {}
     settings = with_rule(wanted if only else ANALYSES if analyses is None else analyses, rule)
     results = analyse(_walk(files, first, each, see), settings, skipped=skipped)
-    found = [*claims(results), *more]
+    if analyses is None and not only:
+        forget_optional(skipped)
+    found = with_holm([*claims(results), *more])
     made = Findings(results=results, claims=found, skipped=skipped)
     figures = out / "figures"
     for folder in (figures, out / "tables"):
         folder.mkdir(parents=True, exist_ok=True)
     reasons: dict[str, str] = {}
     data = {**results, **_of_first(first, only, rule, reasons)}
-    described = describe_figures(data, only or [n for n in FIGURES if not set(FIGURES[n].needs) & _ANSWERS])
+    described = describe_figures(data, only or _figures_of([*results, *skipped]))
     for name, figure in described.figures.items():
         made.files += save_figure(draw(figure), figures / name, formats)
     told = {name: why for name, why in described.skipped.items() if name not in ("anchors", "qk_maps")}
@@ -210,6 +226,14 @@ def _check(given: Iterable[str], known: Sequence[str], what: str) -> None:
             raise FloatlensError(f'no {what} "{name}"{did_you_mean(name, known)}')
 
 
+def _figures_of(analyses: Iterable[str]) -> list[str]:
+    """Figures of traces that need no analysis but these: of what was not asked for nothing is drawn or said."""
+    from floatlens.plots.registry import FIGURES
+
+    others = (_ANSWERS | set(ANALYSES)) - set(analyses)
+    return [name for name, figure in FIGURES.items() if not others & set(figure.needs)]
+
+
 def _walk(
     files: Sequence[Path],
     first: dict[str, Path],
@@ -218,7 +242,8 @@ def _walk(
 ) -> Iterator[Trace]:
     for done, file in enumerate(files, 1):
         trace = open_trace(file)
-        first.setdefault(trace.model["ref"], file)
+        if "control" not in trace.model:
+            first.setdefault(trace.model["ref"], file)
         see(trace, file)
         yield trace
         each(done, len(files))
@@ -236,14 +261,14 @@ def _of_first(
         if only and not {"anchors", "qk_maps"} & set(only):
             break
         if "received" in trace.data:
-            found["anchors"][label] = anchors(trace, rule=rule or "zscore")
+            found["anchors"][label] = anchors(trace, rule=rule or DEFAULT_RULE)
         elif not only or "anchors" in only:
             skipped[f"anchors of {model}"] = 'the trace holds no "received"; trace again with that probe on'
         if "qk_matrix" in trace.data:
             kept = trace.data["qk_matrix"]
             head = int(kept["qk_matrix_head"].values[0])
             for layer in kept["qk_matrix_layer"].values.tolist():
-                maps = qk_maps(trace, layer, head, rule=rule or "zscore")
+                maps = qk_maps(trace, layer, head, rule=rule or DEFAULT_RULE)
                 found["qk_maps"][f"{label}-layer{layer}-head{head}"] = maps
         elif "qk_maps" in only:
             skipped[f"qk_maps of {model}"] = "the trace kept no q·k heatmaps (see QK(heatmaps=…))"

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floatlens.analysis import ANALYSES, as_rule
+from floatlens.analysis.registry import Analysis
+from floatlens.claims import CLAIMS, ClaimRule
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import fingerprint
 from floatlens.core.validation import Problem
@@ -19,10 +21,11 @@ from floatlens.data.examples import need_of
 from floatlens.probes import make_probes
 from floatlens.records.condition import RAG
 from floatlens.runs.conditions import Chosen, Makers, PlannedCondition, choose, plan_conditions, plan_places
-from floatlens.runs.items import PlannedData, all_items, trace_file, trace_items
+from floatlens.runs.items import PlannedData, all_items, patch_items, trace_file, trace_items
 from floatlens.runs.models import PlannedModel, plan_models, unknown_words
+from floatlens.runs.patching import patched_condition, with_counterfactuals
 from floatlens.runs.retrieval_heads import head_scores, heads_for
-from floatlens.runs.tasks import Question, TraceTask
+from floatlens.runs.tasks import PatchTask, Question, TraceTask
 from floatlens.traces.schema import probe_of
 from floatlens.traces.tracing import DEFAULT_PROBES
 
@@ -45,6 +48,7 @@ class Plan:
 
     source: Source
     models: tuple[PlannedModel, ...]
+    """Those of the study, then their controls."""
     data: tuple[PlannedData, ...]
     stress: StressSettings
     corpus: Mapping[str, Any] | None = None
@@ -59,6 +63,15 @@ class Plan:
     def study(self) -> Study:
         return self.source.study
 
+    @property
+    def subjects(self) -> tuple[PlannedModel, ...]:
+        """The models of the study, without controls."""
+        return tuple(model for model in self.models if model.shuffled is None)
+
+    def controls_of(self, model: PlannedModel) -> tuple[PlannedModel, ...]:
+        """The controls of a model."""
+        return tuple(one for one in self.models if one.original == model.ref and one is not model)
+
     def trace_tasks(self, model: PlannedModel, done: Callable[[str], bool]) -> Iterator[TraceTask]:
         """The questions of a model that are to be traced and are not done."""
         number, target = self.models.index(model), self.study.traces.target
@@ -67,6 +80,14 @@ class Plan:
             for item in trace_items(model, data):
                 if not done(item.id):
                     yield TraceTask(model, Question.of(item, item.asked()), trace_file(item, number), forced, own)
+
+    def patch_tasks(self, model: PlannedModel, done: Callable[[str], bool]) -> Iterator[PatchTask]:
+        """The questions of a model that are to be patched and are not done."""
+        for data in self.data:
+            for item in patch_items(model, data):
+                if not done(item.id):
+                    answer = data.counterfactuals[model.ref][item.example.id]
+                    yield PatchTask(model, Question.of(item, item.asked()), answer)
 
 
 def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
@@ -81,16 +102,19 @@ def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
     _check_names(source)
     stress = _stress(source)
     rag, corpus = _retrieval(source, say)
-    makers = Makers(rag, stress, study.seeds.controls, study.traces.edited, note)
+    makers = Makers(rag, stress, study.control_seeds, study.traces.edited, note)
     data = _plan_data(source, makers, corpus=corpus is not None)
     forced = any(part.traced and (part.passages or study.traces.target is not None) for part in data)
     models = plan_models(source, forced=forced, say=say)
+    data = with_counterfactuals(data, models, note)
     _check_items(source, data, models)
+    _check_controls(source, data)
     heads_from, scores = _heads_from(source)
     _check_edits(source, data, models, scores)
     for line in unknown_words(models, data):
         note(line)
-    return Plan(source, models, data, stress, corpus, heads_from, scores, tuple(notes))
+    controls = [one for model in models for one in model.controls(study.controls.shuffled_weights)]
+    return Plan(source, (*models, *controls), data, stress, corpus, heads_from, scores, tuple(notes))
 
 
 def _check_names(source: Source) -> None:
@@ -103,6 +127,19 @@ def _check_names(source: Source) -> None:
             as_rule(study.output.rule)
     with source.at("traces", "probes"):
         make_probes(study.traces.probes or DEFAULT_PROBES)
+    _check_plugins(study)
+
+
+def _check_plugins(study: Study) -> None:
+    """Import what other packages add to the files that a study publishes, which are written after all items."""
+    from floatlens.plots.registry import FIGURES, FigureType
+    from floatlens.report.answer_sections import SECTIONS, AnswerSection
+
+    ANALYSES.check_foreign(Analysis, study.analyses)
+    CLAIMS.check_foreign(ClaimRule)
+    FIGURES.check_foreign(FigureType)
+    if study.output.report:
+        SECTIONS.check_foreign(AnswerSection)
 
 
 def _stress(source: Source) -> StressSettings:
@@ -164,37 +201,48 @@ def _chosen(source: Source) -> list[Chosen]:
 def _open(source: Source, number: int, chosen: Chosen, *, corpus: bool) -> Data:
     given, tracing = source.study.data[number], source.study.traces
     need = chosen.need(corpus=corpus)
-    if _questions(source, number) and tracing.target is not None:
+    if _traced(source, number) and tracing.target is not None:
         need = (*need, need_of(tracing.target))
+    if _patched(source, number):
+        need = (*need, "answers") if corpus else (*need, "answers", "documents")
     with source.at("data", number):
         return open_data(
             source.data_ref(given.ref),
             format=given.format,
             limit=given.limit,
             skip_bad=given.skip_bad,
-            need=need,
+            need=tuple(dict.fromkeys(need)),
             documents=given.documents,
             gold=given.gold,
         )
 
 
-def _questions(source: Source, number: int) -> Any:
+def _traced(source: Source, number: int) -> Any:
     """How many questions of a data set are traced, or "all"."""
     own = source.study.data[number].traces
     return source.study.traces.questions if own is None else own
 
 
+def _patched(source: Source, number: int) -> Any:
+    """How many questions of a data set are patched, or "all"."""
+    own = source.study.data[number].patching
+    return source.study.patching.questions if own is None else own
+
+
 def _planned(source: Source, number: int, data: Data, chosen: Chosen, makers: Makers) -> PlannedData:
-    asked = _questions(source, number)
-    traced = data.count if asked == "all" else asked
+    traced, patched = (
+        data.count if asked == "all" else asked for asked in (_traced(source, number), _patched(source, number))
+    )
     conditions = plan_conditions(chosen, data, makers)
     passages, tracing = data.format == "passage", source.study.traces
     ways = [PlannedCondition(RAG, _as_given if passages else makers.rag)]
-    places = tracing.places if traced and not passages else None
-    if places is not None:
-        with source.at("traces", "places"):
+    own = source.study.data[number].places
+    places = (tracing.places if own is None else own) if traced and not passages else None
+    if places:
+        with source.at(*(("traces", "places") if own is None else ("data", number, "places"))):
             ways = plan_places(data, places, tracing.documents, makers.stress.seed, makers.say)
-    return PlannedData(data, conditions, traced, tuple(ways), passages, pooled=bool(chosen.tests) or places is not None)
+    pooled, patch = bool(chosen.tests) or bool(places), PlannedCondition(patched_condition(source.study), makers.rag)
+    return PlannedData(data, conditions, traced, tuple(ways), passages, pooled, patch, patched)
 
 
 def _check_items(source: Source, data: Sequence[PlannedData], models: Sequence[PlannedModel]) -> None:
@@ -203,16 +251,24 @@ def _check_items(source: Source, data: Sequence[PlannedData], models: Sequence[P
         return
     conditions = [one for part in data for one in part.conditions]
     asked = (source.study.conditions if one.conditions is None else one.conditions for one in source.study.data)
-    if not any(asked) and not any(part.traced for part in data):
-        raise source.error("nothing to do: no conditions and no traces; give some", "conditions")
+    if not any(asked) and not any(part.traced or part.patched for part in data):
+        raise source.error("nothing to do: no conditions and no traces; give some, or patching.questions", "conditions")
     examples = (example for part in data for example in part.data.examples())
-    if conditions:
+    if any(part.patched for part in data) and not any(asked):
+        what = "no question has a counterfactual prompt of the same length; give other data"
+    elif conditions:
         what = f"{conditions[0].condition.label} is for {conditions[0].model_kind} models; give such a model"
     elif any(document.is_gold for example in examples for document in example.documents):
         what = "no question fits; give other conditions or data"
     else:
         what = "no document is marked as gold; mark them in the data, or give gold: answer (--gold answer)"
     raise source.error(f"nothing to do for {', '.join(part.data.name for part in data)}: {what}", "data")
+
+
+def _check_controls(source: Source, data: Sequence[PlannedData]) -> None:
+    """Refuse controls of which nothing would come."""
+    if source.study.controls.shuffled_weights and not any(part.traced for part in data):
+        raise source.error("controls are traced, and this study traces nothing; set traces.questions", "controls")
 
 
 # -- edits --------------------------------------------------------------------------------------------------------

@@ -89,13 +89,16 @@ def intervene_study(
     models: Sequence[str],
     data: Sequence[str],
     *,
-    edits: Sequence[str],
+    edits: Sequence[str] = (),
+    patching: Mapping[str, Any] | None = None,
     edited: int | None = None,
     heads_from: Sequence[str | Path] = (),
     control_seed: int = 0,
+    control_draws: int = 1,
     **options: Unpack[Options],
 ) -> Study:
-    """Edits as texts (`drop_anchors:k=1,5`), each with its random control, beside the unedited `rag`.
+    """Edits as texts (`drop_anchors:k=1,5`), each with its random controls, beside the unedited `rag`; and `patching`,
+    with the keys of that part of a study.
 
     `edited` questions are also traced under each edit; `heads_from` are runs whose traces tell which heads retrieve.
     Example: `intervene_study(["scale:llada"], ["scale:rag"], edits=["drop_anchors:k=1,5"], limit=20)`
@@ -104,6 +107,7 @@ def intervene_study(
     values |= {"conditions": list(edits), "heads_from": [str(one) for one in heads_from]}
     values["traces"] = {"questions": 0, **_given(edited=edited)}
     values["seeds"] |= {"controls": control_seed}
+    values |= {"control_draws": control_draws, "patching": dict(patching or {})}
     return validate(Study, values)
 
 
@@ -116,11 +120,16 @@ def trace_study(
     layers: Sequence[int] | None = None,
     target: Literal["field", "answer"] | None = None,
     documents: int | None = None,
+    controls: int = 0,
     **options: Unpack[Options],
 ) -> Study:
-    """Traces of all questions, or of the first `limit`. Example: `trace_study(["scale:llada"], ["q.jsonl"])`"""
+    """Traces of all questions, or of the first `limit`; also of `controls` copies of each model with shuffled weights.
+
+    Example: `trace_study(["scale:llada"], ["q.jsonl"], controls=1)`
+    """
     values = _values("trace", models, data, options, documents=documents)
     values["conditions"] = []
+    values["controls"] = {"shuffled_weights": controls}
     values["traces"] = {"questions": "all", "probes": probes, "heads": heads, "layers": layers, "target": target}
     return validate(Study, values)
 

@@ -53,7 +53,8 @@ def publish_study(
     else:
         made.claims = answer_claims(open_answers(folder)[0])
         made.files += save_frame(claims_frame(made.claims), folder / "tables" / "claims")
-    if output.report and (seen or made.table is not None or made.curves or made.effects is not None):
+    answered = made.table is not None or made.curves or made.effects is not None or made.patching
+    if output.report and (seen or answered):
         _write_report(folder, output, made, seen)
     state = {"inputs": inputs, "files": [str(file.relative_to(folder)) for file in made.files]}
     write_atomically(folder / _STATE, (json.dumps(state, indent=1) + "\n").encode())

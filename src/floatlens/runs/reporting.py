@@ -11,10 +11,10 @@ from typing import Any
 
 from floatlens import __version__
 from floatlens.analysis import ANALYSES, Result, analyse
-from floatlens.analysis.registry import with_rule
+from floatlens.analysis.registry import forget_optional, with_rule
 from floatlens.analysis.sources import has_traces, trace_files, traced_runs
 from floatlens.claims import answer_claims, claims
-from floatlens.records.store import is_run, open_answers, read_manifest, read_records
+from floatlens.records.store import is_run, open_answers, open_patching, read_manifest, read_records
 from floatlens.report import Inputs, Made, RunAnswers, report
 from floatlens.report.build import LARGEST
 from floatlens.report.subjects import Seen, look, names_of, opened
@@ -79,6 +79,7 @@ def _analysed(seen: Sequence[Seen], rule: str | None, each: Callable[[int, int],
     """Every analysis that the traces allow, in one pass; the others are skipped."""
     skipped: dict[str, str] = {}
     results = analyse(_walk(seen, each), with_rule(ANALYSES, rule), skipped=skipped) if seen else {}
+    forget_optional(skipped)
     return Analysed(results, seen, skipped)
 
 
@@ -86,9 +87,18 @@ def _walk(seen: Sequence[Seen], each: Callable[[int, int], None]) -> Iterator[Tr
     """Every trace in turn, its model under the name that sets it apart."""
     names = names_of(seen)
     for done, one in enumerate(seen, 1):
-        trace, name = one.open(), names[one.subject]
-        yield trace if name == one.model["ref"] else Trace(trace.data.assign_attrs(model={**trace.model, "ref": name}))
+        trace, named = one.open(), _named(one, names)
+        yield trace if named == one.model else Trace(trace.data.assign_attrs(model=named))
         each(done, len(seen))
+
+
+def _named(one: Seen, names: Mapping[Any, str]) -> dict[str, Any]:
+    """The model of a trace under its name in the report; a control is a control of the model with the same settings."""
+    named = {**one.model, "ref": names[one.subject]}
+    if one.is_control:
+        of = one.model["control"]["of"]
+        named["control"] = {**one.model["control"], "of": names.get((of, *one.subject[1:]), of)}
+    return named
 
 
 def _answers(folders: Sequence[Path], skipped: dict[str, str]) -> Iterator[RunAnswers]:
@@ -96,9 +106,9 @@ def _answers(folders: Sequence[Path], skipped: dict[str, str]) -> Iterator[RunAn
         if not is_run(run):
             continue
         frame, manifest = open_answers(run)
-        name = run.resolve().name
-        if not frame.empty:
-            yield RunAnswers(name, str(run), frame, manifest, answer_claims(frame))
+        name, patched = run.resolve().name, open_patching(run)
+        if not frame.empty or not patched.empty:
+            yield RunAnswers(name, str(run), frame, manifest, answer_claims(frame), patched)
         elif not has_traces(run):
             skipped[name] = "no answer on record yet"
 
@@ -124,7 +134,8 @@ def _facts(run: Path) -> dict[str, Any]:
     if is_run(run):
         records = read_records(run)
         done = Counter(record.what for record in records if record.status == "done")
-        facts |= {"answers": done["answer"], "traces": done["trace"], "source": "manifest.json"}
+        facts |= {"answers": done["answer"], "traces": done["trace"], "patched": done["patch"]}
+        facts["source"] = "manifest.json"
         return facts | {"manifest": read_manifest(run), "outcomes": dict(Counter(one.status for one in records))}
     files = trace_files(run)
     data = open_trace(files[0]).data.attrs

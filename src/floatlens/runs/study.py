@@ -10,12 +10,25 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from floatlens.data.stress import StressSettings
+from floatlens.attention.setting import RowGroup
+from floatlens.data.stress import Distinct, StressSettings
 from floatlens.decoding.settings import DecodingConfig
 from floatlens.models.config import ModelConfig
 from floatlens.prompts.types import PromptConfig
+from floatlens.records.condition import PatchedStates
 
-__all__ = ["Corpus", "Machine", "Output", "Seeds", "Study", "StudyData", "StudyModel", "Tracing"]
+__all__ = [
+    "Controls",
+    "Corpus",
+    "Machine",
+    "Output",
+    "Patching",
+    "Seeds",
+    "Study",
+    "StudyData",
+    "StudyModel",
+    "Tracing",
+]
 
 
 class _Part(BaseModel):
@@ -62,6 +75,8 @@ class StudyData(_Part):
     )
     conditions: tuple[str, ...] | None = Field(None, description="instead of the study's conditions")
     traces: Questions | None = Field(None, description="instead of traces.questions")
+    places: tuple[int, ...] | None = Field(None, description="instead of traces.places; []: documents as in the data")
+    patching: Questions | None = Field(None, description="instead of patching.questions")
 
 
 class Corpus(_Part):
@@ -77,7 +92,17 @@ class Seeds(_Part):
 
     decoding: int = Field(0, ge=0, description="samplers")
     stress: int = Field(0, ge=0, description="distractors, orders and layouts of stress tests")
-    controls: int = Field(0, ge=0, description="random controls of edits")
+    controls: int = Field(
+        0, ge=0, description="random controls of edits and patching: the first draw; others follow it by 1"
+    )
+
+
+class Controls(_Part):
+    """Models that every model of the study is compared with. They are traced like it, and neither asked nor edited."""
+
+    shuffled_weights: int = Field(
+        0, ge=0, description="copies of each model with shuffled weights, with the seeds 0, 1, …; 0: none"
+    )
 
 
 class Tracing(_Part):
@@ -90,7 +115,9 @@ class Tracing(_Part):
         "same documents; None: documents as in the data",
     )
     documents: int = Field(10, ge=2, description="documents shown where places are given")
-    probes: tuple[str, ...] | None = Field(None, description="None: received, entropy, flow, answer_rows, qk, extremes")
+    probes: tuple[str, ...] | None = Field(
+        None, description="None: received, entropy, flow, answer_rows, rollout, qk, extremes"
+    )
     heads: Literal["all", "mean"] = Field("all", description="keep every head, or their mean")
     layers: tuple[int, ...] | None = Field(None, description="only these, such as [0, 1, -1]; None: all")
     target: Literal["field", "answer"] | None = Field(
@@ -101,6 +128,18 @@ class Tracing(_Part):
     edited: int = Field(
         8, ge=0, description="questions that are also traced under each edit, for drift and absorption beside accuracy"
     )
+
+
+class Patching(_Part):
+    """Activation patching: states of the strongest keys are replaced by those of a counterfactual prompt."""
+
+    questions: Questions = Field(0, description="the first N of each data set, or all; 0: none")
+    k: int = Field(1, ge=1, description="how many of the strongest keys of a layer are patched together")
+    what: Distinct[PatchedStates] = Field(
+        ("kv", "residual"), description="kv: keys and values of a layer's attention; residual: what enters the layer"
+    )
+    rows: RowGroup = Field("all", description="rows whose attention ranks the keys: all, answer or last")
+    draws: int | None = Field(None, ge=1, description="draws of the random control; None: control_draws")
 
 
 class Output(_Part):
@@ -136,7 +175,7 @@ class Study(_Part):
     """Which models are asked what, how, and what is made of it.
 
     Conditions are `closed`, `rag`, stress tests by name (`noise`, `position`, …) and edits as on the command line
-    (`drop_anchors:k=1,5`), each with its random control. Without conditions a study only traces.
+    (`drop_anchors:k=1,5`), each with its random controls. Without conditions a study only traces.
 
     Example: `Study(models=["scale:llada"], data=["scale:rag"])`
     """
@@ -154,11 +193,21 @@ class Study(_Part):
     corpus: Corpus | None = None
     stress: StressSettings = StressSettings()
     traces: Tracing = Tracing()
+    controls: Controls = Controls()
+    patching: Patching = Patching()
     heads_from: tuple[str, ...] = Field(
         (), description="runs whose traces tell which heads retrieve, for ablate_heads:top=N; (): this study's traces"
+    )
+    control_draws: int = Field(
+        1, ge=1, description="draws of each random control of an edit; effects average over them"
     )
     analyses: tuple[str, ...] | None = Field(None, description="None: all that the probes allow")
     seeds: Seeds = Seeds()
     out: str | None = Field(None, description="the run folder; None: runs/NAME")
     output: Output = Output()
     machine: Machine = Machine()
+
+    @property
+    def control_seeds(self) -> tuple[int, ...]:
+        """A seed for each draw of a random control."""
+        return tuple(range(self.seeds.controls, self.seeds.controls + self.control_draws))

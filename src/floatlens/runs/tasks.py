@@ -18,22 +18,28 @@ from floatlens.attention.memory_budget import MemoryBudget, retry_with_smaller_b
 from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.evaluation.answers import Answer, Asked, ask
-from floatlens.records.record import Record, What
+from floatlens.evaluation.counterfactuals import prompt_pair
+from floatlens.evaluation.patching import PATCHED, PatchedPair, patch_pair
+from floatlens.records.condition import Patched
+from floatlens.records.record import PatchEffects, Record, What
 from floatlens.runs.models import PlannedModel
 from floatlens.traces.store import SUFFIX
 from floatlens.traces.tracing import trace
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from floatlens.attention.softmax import Workspace
     from floatlens.data import Example
     from floatlens.data.examples import Target
     from floatlens.models import LanguageModel
-    from floatlens.records.condition import Condition
+    from floatlens.records.condition import Condition, PatchedKeys
     from floatlens.runs.items import Item
     from floatlens.runs.workers import Holder
     from floatlens.traces import Trace
 
-__all__ = ["AnswerTask", "Question", "RefusedTask", "TraceTask", "Traced", "described"]
+__all__ = ["AnswerTask", "PatchTask", "Question", "RefusedTask", "TraceTask", "Traced", "described"]
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,62 @@ class RefusedTask:
         return self.task.failed(error)
 
 
+# -- activation patching ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PatchTask:
+    """One question to patch, with `answer` in place of its own in the counterfactual prompt; gives its record."""
+
+    model: PlannedModel
+    question: Question
+    answer: str
+
+    def perform(self, holder: Holder) -> list[Record]:
+        model = holder.get(self.model.config)
+        began = time.perf_counter()
+        said: list[str] = []
+        failure = f"out of memory on {model.device}; show fewer documents or write less"
+        try:
+            found = retry_with_smaller_blocks(holder.budget, partial(self._attempt, model), said, failure)
+        except FloatlensError as error:
+            return self.failed(str(error))
+        seconds = round(time.perf_counter() - began, 3)
+        return [self._record("done", patched=found, warnings=tuple(said), seconds=seconds)]
+
+    def failed(self, error: str) -> list[Record]:
+        return [self._record("failed", error=error)]
+
+    def _record(self, status: str, **more: Any) -> Record:
+        return self.question.record("patch", self.model, status=status, **more)
+
+    def _attempt(self, model: LanguageModel, workspace: Workspace) -> PatchEffects:
+        ask, how = self.model.ask, self.question.condition
+        assert isinstance(how, Patched)
+        pair = prompt_pair(model.tokenizer, self.question.asked.example, self.answer, ask.prompt)
+        settings: dict[str, Any] = {"sampler": ask.decoding.sampler, **ask.decoding.settings}
+        return _effects(patch_pair(model, pair, how, self.question.index, workspace=workspace, **settings), self.answer)
+
+
+def _effects(found: PatchedPair, answer: str) -> PatchEffects:
+    """As it is recorded; nothing is kept of an effect that is not defined."""
+
+    def by_layer(values: NDArray[np.float64]) -> dict[PatchedKeys, tuple[float, ...]]:
+        return {name: tuple(row.round(6).tolist()) for name, row in zip(PATCHED, values, strict=True)}
+
+    effect = {what: by_layer(found.effect(what)) for what in found.difference} if found.defined else None
+    return PatchEffects(
+        answer=answer,
+        tokens=found.tokens,
+        original=round(found.original, 6),
+        counterfactual=round(found.counterfactual, 6),
+        layers=found.layers,
+        effect=effect,
+        mass=by_layer(found.mass),
+        keys=by_layer(found.keys),
+    )
+
+
 # -- traces -------------------------------------------------------------------------------------------------------
 
 
@@ -140,7 +202,7 @@ class TraceTask:
         return self.question.asked.example
 
     def perform(self, holder: Holder) -> Traced:
-        model = holder.get(self.model.config)
+        model = holder.get(self.model.config, self.model.shuffled)
         began = time.perf_counter()
         said: list[str] = []
         with warnings.catch_warnings(record=True) as caught:

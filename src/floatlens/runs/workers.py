@@ -49,19 +49,31 @@ class Holder:
 
         self.budget = MemoryBudget()
         self._of: ModelConfig | None = None
+        self._shuffled: int | None = None
         self._model: LanguageModel | None = None
 
-    def get(self, model: ModelConfig) -> LanguageModel:
-        """The model, loaded now unless it is the one that is held."""
+    def get(self, model: ModelConfig, shuffled: int | None = None) -> LanguageModel:
+        """The model, loaded now unless it is the one that is held; or its control, its weights `shuffled` by a seed.
+
+        A control takes the place of its model, so there are never two copies of the weights.
+        """
+        if self._model is None or self._of != model or self._shuffled not in (None, shuffled):
+            self._load(model)
+        assert self._model is not None
+        if shuffled is not None and self._shuffled is None:
+            from floatlens.models.shuffling import shuffle
+
+            plain, self._model = self._model, None  # not to be used if shuffling is interrupted
+            self._model, self._shuffled = shuffle(plain, shuffled), shuffled
+        return self._model
+
+    def _load(self, model: ModelConfig) -> None:
+        from floatlens.attention.memory_budget import MemoryBudget
         from floatlens.models import load
 
-        if self._of != model or self._model is None:
-            from floatlens.attention.memory_budget import MemoryBudget
-
-            self._model, self.budget = None, MemoryBudget()  # let go of the last one before the next comes
-            options: dict[str, Any] = model.model_dump(exclude={"ref"})
-            self._model, self._of = load(model.ref, **options), model
-        return self._model
+        self._model, self._shuffled, self.budget = None, None, MemoryBudget()  # let go of it before the next comes
+        options: dict[str, Any] = model.model_dump(exclude={"ref"})
+        self._model, self._of = load(model.ref, **options), model
 
 
 class Executor(Protocol):

@@ -175,7 +175,8 @@ def _add_tokens(recorder: Recorder, arrays: dict[str, Any]) -> None:
     for name, variable in recorder.specs.items():
         if variable.dims[0] == "token":
             shape = next((token.found[name].shape for token in tokens if name in token.found), None)
-            sizes = {"layer": len(recorder.layers), "head": len(recorder.heads)}
+            regions = 1 if recorder.layout is None else len(recorder.layout.regions)
+            sizes = {"layer": len(recorder.layers), "head": len(recorder.heads), "region": regions}
             missing = -1 if "int" in variable.dtype else np.nan  # of tokens whose step was not recorded
             blank = np.full(shape or [sizes[dim] for dim in variable.dims[1:]], missing)
             arrays[name] = (variable.dims, np.stack([token.found.get(name, blank) for token in tokens]))
@@ -216,6 +217,7 @@ def _provenance(
             "heads": model.num_heads,
             "kv_heads": model.num_kv_heads,
             "dtype": str(model.dtype).removeprefix("torch."),
+            **({} if model.control is None else {"control": dict(model.control)}),
         },
         "decoding": {
             "sampler": canvas.sampler,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from floatlens.analysis import kernels as motion
+from floatlens.analysis import motion
 from floatlens.analysis.kernels import nanmean
 
 SETS = hnp.arrays(bool, st.tuples(st.integers(1, 6), st.integers(1, 8)))

@@ -1,9 +1,9 @@
-"""KILT: no documents; the pages that `output` names as provenance go to `meta["provenance"]`."""
+"""KILT: the question in `input` or `question`, no documents; pages of `provenance` go to `meta["provenance"]`."""
 
 from typing import Any
 
 from floatlens.data.examples import Example
-from floatlens.data.fields import Record, answers_of
+from floatlens.data.fields import Record, answers_of, bad
 from floatlens.data.formats import Format
 
 
@@ -11,9 +11,19 @@ class Kilt(Format):
     name = "kilt"
     title = "KILT"
     marks = ("input", "output")
-    needs = ("input",)
+    needs = ()
+
+    def matches(self, record: Record) -> str | None:
+        asked = record.first_given("input", "question")
+        answered = "output" in record and "passage" not in record
+        return 'it has "output"' if asked is not None and answered else None
 
     def read(self, record: Record, line: int) -> Example:
+        asked = record.first_given("input", "question")
+        if asked is None:
+            bad("input is missing")
+        if asked == "question" and "output" not in record:  # in test sets, only "input" tells KILT from other formats
+            bad('"output" is missing')
         pages: dict[tuple[str, str], dict[str, Any]] = {}
         outputs = record.children("output", "answer and provenance")
         for output in outputs:
@@ -22,7 +32,7 @@ class Kilt(Format):
                 pages[str(named.get("wikipedia_id")), str(named.get("title"))] = named
         return Example(
             id=record.id(line),
-            question=record.text("input"),
+            question=record.text(asked),
             answers=answers_of(outputs, "output"),
-            meta=record.meta("id", "input", "output") | ({"provenance": list(pages.values())} if pages else {}),
+            meta=record.meta("id", asked, "output") | ({"provenance": list(pages.values())} if pages else {}),
         )

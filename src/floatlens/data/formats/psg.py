@@ -10,6 +10,9 @@ class RetrievedPassages(Format):
     title = "the attention-floating paper's *_psg.jsonl"
     marks = ("passage",)
 
+    def matches(self, record: Record) -> str | None:
+        return super().matches(record) if "hole" not in record else None
+
     def read(self, record: Record, line: int) -> Example:
         asked = record.first_given("input", "query", "question")
         if asked is None:

@@ -5,12 +5,14 @@ import { counted, interval, number, signed } from "./format.js";
 import { dot } from "./marks.js";
 
 const KINDS = { arm: "autoregressive", mdm: "masked diffusion" };
-const SIGNS = { supported: "✓", "not supported": "✕", undecided: "?" };
+const SIGNS = { supported: "✓", "too small": "≈", contradicted: "✕", undecided: "?" };
 
 export function intro(root, report) {
   byId("answer").textContent = report.answer;
   const names = report.models.flatMap((model, i) => [i ? (i === report.models.length - 1 ? " and " : ", ") : "", words(model.label, { class: "name" })]);
-  root.append(`${counted(report.settings).join(" and ")} of `, ...names, ".");
+  const { controls } = report.settings;
+  const beside = controls ? `, and ${counted({ traces: controls }).join()} of controls (the same models with shuffled weights)` : "";
+  root.append(`${new Intl.ListFormat("en").format(counted(report.settings))} of `, ...names, `${beside}.`);
   const tally = {};
   for (const claim of report.claims) tally[claim.verdict] = (tally[claim.verdict] ?? 0) + 1;
   const verdicts = Object.keys(SIGNS).filter((verdict) => tally[verdict]).map((verdict) => `${tally[verdict]} ${verdict}`);
@@ -21,7 +23,7 @@ export function cards(root, report) {
   for (const model of report.models) {
     const facts = [KINDS[model.kind] ?? model.kind];
     if (model.layers && model.heads) facts.push(`${model.layers} layers × ${model.heads} heads`);
-    facts.push(...counted({ traces: model.n, answers: model.answers }));
+    facts.push(...counted({ traces: model.n, answers: model.answers, patched: model.patched }));
     root.append(el("li", {}, dot(model), el("div", {}, words(model.label, { class: "name" }), el("small", {}, facts.join(" · ")))));
   }
 }
@@ -39,19 +41,20 @@ export function headline(root, report) {
     const say = row.signed ? signed : (value) => number(value);
     const cells = report.models.map((model) => {
       const found = row.values[model.ref];
-      if (!found || found.mean === null) return el("td", { class: "number none" }, "–");
+      const whose = el("span", { class: "whose" }, dot(model), " ", words(model.label)); // where there is no room for columns
+      if (!found || found.mean === null) return el("td", { class: "number none" }, whose, "–");
       const span = found.low === null ? "" : `${interval(found.low, found.high, say)}, `;
       const more = `${span}n\u00a0=\u00a0${found.n}`;
-      return el("td", { class: "number", "data-value": found.mean }, el("strong", {}, say(found.mean)), el("small", {}, more));
+      return el("td", { class: "number", "data-value": found.mean }, whose, el("strong", {}, say(found.mean)), el("small", {}, more));
     });
     return el("tr", {}, title, ...cells);
   });
   root.append(el("thead", {}, head), el("tbody", {}, ...body));
 }
 
-// The interval of a number beside the limit that decides; the claimed side is tinted.
+// The interval of a number beside the limit that decides; the claimed side is tinted, the opposite limit is a thin line.
 function strip(claim) {
-  const known = [claim.low ?? claim.mean, claim.high ?? claim.mean, claim.mean, claim.limit].filter((x) => x !== null);
+  const known = [claim.low ?? claim.mean, claim.high ?? claim.mean, claim.mean, claim.limit, claim.opposite].filter((x) => x !== null);
   if (claim.mean === null) return el("span", { class: "none" }, "not measured");
   let [least, most] = [Math.min(...known), Math.max(...known)];
   const pad = (most - least || Math.abs(most) || 1) * 0.18;
@@ -62,6 +65,7 @@ function strip(claim) {
   const made = svg("svg", { viewBox: "0 0 160 22", class: "strip", "aria-hidden": "true" });
   made.append(svg("rect", { ...side, y: 1, height: 20, rx: 2, class: "claimed" }));
   made.append(svg("line", { x1: limit, x2: limit, y1: 1, y2: 21, class: "limit" }));
+  if (claim.opposite !== null) made.append(svg("line", { x1: x(claim.opposite), x2: x(claim.opposite), y1: 1, y2: 21, class: "opposite" }));
   if (claim.low !== null && claim.high !== null) {
     made.append(svg("line", { x1: x(claim.low), x2: x(claim.high), y1: 11, y2: 11, class: "span" }));
   }
@@ -82,8 +86,10 @@ function line(claim, models) {
     const where = `${claim.above ? "above" : "below"} ${number(claim.limit)}`;
     found.append(strip(claim), el("small", {}, words(claim.statistic), ": ", el("strong", {}, number(claim.mean)), ` (${interval(claim.low, claim.high)}, n = ${claim.n}); claimed ${where}`));
   }
+  const aside = [claim.models ? `models: ${claim.models}` : "", claim.survives === null ? "" : `survives Holm: ${claim.survives ? "yes" : "no"}`, claim.statistic ? claim.note : ""].filter(Boolean);
+  if (aside.length) found.append(el("small", { class: "aside" }, words(aside.join(" · "))));
   const parts = claim.parts.length > 1 ? el("ul", {}, ...claim.parts.map((part) => el("li", {}, words(part)))) : null;
-  const more = el("details", {}, el("summary", {}, "What would change it"), el("p", {}, words(claim.changes)), parts);
+  const more = el("details", {}, el("summary", {}, claim.statistic ? "What would change it" : "Why it is not judged"), el("p", {}, words(claim.changes)), parts);
   return el("div", { class: "finding", "data-claim": claim.id, "data-verdict": claim.verdict }, about, found, more);
 }
 

@@ -16,9 +16,9 @@ export function percent(share, digits = 3) {
 }
 
 // What there is, without what there is none of: 3 traces, 1 answer.
-export function counted({ traces, answers }) {
-  const both = [[traces, "trace"], [answers, "answer"]];
-  const known = both.filter(([n]) => n).map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`);
+export function counted({ traces, answers, patched }) {
+  const all = [[traces, "trace"], [answers, "answer"], [patched, "patched question"]];
+  const known = all.filter(([n]) => n).map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`);
   return known.length ? known : ["nothing done"];
 }
 

@@ -23,9 +23,10 @@ function swatch(one) {
   if (one.shown === "patch") return svg("svg", { viewBox: "0 0 12 12", class: "swatch", "aria-hidden": "true" }, svg("rect", { x: 1, y: 1, width: 10, height: 10, rx: 2, fill: one.colour }));
   const ink = stroke(one);
   const parts = [];
-  if (one.shown === "control") parts.push(svg("path", { d: "M9 2 L17 10 M17 2 L9 10", stroke: ink, "stroke-width": 1.8 }));
+  if (one.shown === "count") parts.push(svg("path", { d: "M8 6 L18 6 M13 1 L13 11", stroke: ink, "stroke-width": 1.8 }));
+  if (one.shown === "mass") parts.push(svg("path", { d: "M9 2 L17 10 M17 2 L9 10", stroke: ink, "stroke-width": 1.8 }));
   const dash = one.shown === "null" ? DASHES.dotted : DASHES[one.stroke];
-  if (one.shown === "line" || one.shown === "null") parts.push(svg("line", { x1: 0, x2: 26, y1: 6, y2: 6, stroke: ink, "stroke-width": one.shown === "null" ? 1.2 : 2, "stroke-dasharray": dash }));
+  if (["line", "null", "shuffled"].includes(one.shown)) parts.push(svg("line", { x1: 0, x2: 26, y1: 6, y2: 6, stroke: ink, "stroke-width": one.shown === "line" ? 2 : 1.2, "stroke-dasharray": dash }));
   if ((one.shown === "line" || one.shown === "points") && one.marker) parts.push(mark(one, 13, 6, 3.2, 1.5));
   return svg("svg", { viewBox: "0 0 26 12", class: "swatch wide", "aria-hidden": "true" }, ...parts);
 }

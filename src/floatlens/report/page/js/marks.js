@@ -14,7 +14,8 @@ const SHAPES = {
 };
 
 export function symbol(one) {
-  if (one.role === "control") return "x-thin";
+  if (one.role === "mass") return "x-thin";
+  if (one.role === "count") return "cross-thin";
   return SHAPES[one.marker || "o"][0] + (one.hollow ? "-open" : "");
 }
 

@@ -41,10 +41,10 @@ function series(panel) {
     const main = {
       x,
       y: one.mean,
-      name: plain(one.name) + { null: ", uniform", control: ", random control", "": "" }[one.role],
+      name: plain(one.name) + { null: ", uniform", count: ", count control", mass: ", mass control", shuffled: "", "": "" }[one.role],
       mode: mode(one),
-      opacity: one.role === "control" ? 0.6 : 1,
-      line: { color: own(one), width: one.role ? 1.2 : 2, dash: one.role ? "dot" : DASHES[one.stroke] },
+      opacity: ["count", "mass"].includes(one.role) ? 0.6 : 1,
+      line: { color: own(one), width: one.role ? 1.2 : 2, dash: one.role && one.role !== "shuffled" ? "dot" : DASHES[one.stroke] },
       marker: { color: own(one), size: 7, symbol: symbol(one), line: { color: own(one), width: one.role || one.hollow ? 1.6 : 0 } },
       customdata: about,
       cliponaxis: false,

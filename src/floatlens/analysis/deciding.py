@@ -1,0 +1,54 @@
+"""Answer tokens of a trace, and what uniform attention would give in the rows that decided them (methods §6, §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatlens.analysis.anchors import mask_of, present
+from floatlens.analysis.kernels import Bools, Floats, uniform_mix
+from floatlens.traces import Trace
+
+__all__ = ["answer_tokens", "uniform_rows"]
+
+
+def answer_tokens(trace: Trace) -> NDArray[np.intp]:
+    """Indices of the committed tokens that are part of the answer: before the first EOS of the finished sequence.
+
+    Example: `answer_tokens(trace)` is `array([0, 1])` where the third token is EOS
+    """
+    place, ids = trace.data["token_position"].values, trace.data["token_id"].values
+    ends = place[np.isin(ids, trace.model["eos_ids"])]
+    return np.flatnonzero(place < (ends.min() if len(ends) else np.inf))
+
+
+def uniform_rows(trace: Trace, tokens: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """(token, region) twice, for uniform attention under the mask of the trace: the deciding row's mass on each region,
+    and its rollout over tokens through all layers. The passes that decided these tokens must be recorded.
+    """
+    regions, region_of = len(trace.regions), trace.data["region_of"].values
+    rows = trace.data["token_row"].values[tokens]
+    direct, through = np.empty((2, len(tokens), regions))
+    for own, here in _present_by_token(trace, tokens):
+        held = np.eye(regions)[region_of] * here[:, None]  # (position, region)
+        direct[own] = uniform_mix(held, here, **mask_of(trace))[rows[own]]
+        for _ in range(trace.model["layers"]):
+            held = (uniform_mix(held, here, **mask_of(trace)) + held) / 2
+        through[own] = held[rows[own]]
+    return direct, through
+
+
+def _present_by_token(trace: Trace, tokens: NDArray[np.intp]) -> Iterator[tuple[Bools, Bools]]:
+    """(token) and (key): which of the tokens were decided while the same positions held a token, and which these are.
+    In a causal model what is written later changes nothing, so one set serves all tokens."""
+    if trace.data.attrs["causal"]:
+        yield np.ones(len(tokens), dtype=bool), np.ones(trace.data.sizes["key"], dtype=bool)
+        return
+    places = {int(step): place for place, step in enumerate(trace.data["step"].values)}
+    passes = [places[int(step)] for step in trace.data["token_step"].values[tokens]]
+    if passes:
+        sets, which = np.unique(present(trace)[passes], axis=0, return_inverse=True)
+        for number, here in enumerate(sets):
+            yield which.ravel() == number, here

@@ -1,0 +1,33 @@
+"""RAMDocs: documents of the type correct (gold), misinfo or noise; several right answers, and the wrong ones named."""
+
+from floatlens.data.examples import Example
+from floatlens.data.fields import Record, bad
+from floatlens.data.formats import Format
+
+_TYPES = ("correct", "misinfo", "noise")
+
+
+class RamDocs(Format):
+    name = "ramdocs"
+    title = "RAMDocs"
+    marks = ("question", "documents", "gold_answers")
+
+    def read(self, record: Record, line: int) -> Example:
+        documents = record.children("documents", "text, type and answer")
+        for document in documents:
+            if document.text("type") not in _TYPES:
+                bad(f'{document.prefix}type: expected {", ".join(_TYPES)}, found "{document["type"]}"')
+        meta = record.rest("id", "question", "documents", "gold_answers", "wrong_answers")
+        return Example(
+            id=record.id(line),
+            question=record.text("question"),
+            answers=record.texts("gold_answers"),
+            documents=[one.document(is_gold=one["type"] == "correct") for one in documents],
+            meta=meta
+            | {
+                "gold_by": "type",
+                "wrong_answers": record.texts("wrong_answers"),
+                "document_types": [one["type"] for one in documents],
+                "document_answers": [None if one["type"] == "noise" else one.text("answer") for one in documents],
+            },
+        )

@@ -1,0 +1,101 @@
+"""The exact rollout over tokens of the rows that decided a token (methods §7), pooled over the regions of the keys.
+
+Token rollout multiplies (A + I)/2 over the layers, A being the mean attention of the heads. Only its product with the
+regions' members is kept: H_l = (A_l H_{l-1} + H_{l-1})/2 is (position, region) and H_{-1} marks the region of each
+position. So the result is that of whole matrices, at any length, and no (query, key) matrix is formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from floatlens.attention.blocks import Block
+from floatlens.attention.probe import Layer, Mean, Probe, Shape
+from floatlens.attention.variable import Variable
+
+__all__ = ["Rollout"]
+
+_MEANING = "rollout of the deciding row over tokens through this layer, by region; NaN if an earlier layer is left out"
+
+
+class Rollout(Probe):
+    """Each row sums to 1 over `region`: where the state of the deciding row comes from after a layer, over all paths.
+
+    With a key/value cache the rows of earlier passes are kept: under a causal mask later tokens do not change them.
+    """
+
+    name = "rollout"
+    variables = (Variable("answer_rollout", ("token", "layer", "region"), "replace", _MEANING),)
+
+    def __init__(self) -> None:
+        self._through: dict[int, Tensor] = {}  # layer → (batch, region, position) of all positions so far
+        self._before: Tensor | None = None
+        self._moved = torch.empty(0)
+        self._size = (0, 0, 0)  # queries, keys and regions of the pass
+
+    def prepare(self, shape: Shape) -> None:
+        self._through.clear()
+
+    def begin(self, layer: Layer) -> None:
+        state = layer.state
+        batch, keys, regions = state.key_member.shape
+        self._size = state.queries, keys, regions
+        if layer.index == 0:
+            if not state.offset:
+                self._through.clear()
+            self._before = torch.from_numpy(state.key_member.transpose(0, 2, 1).copy())
+        else:
+            self._before = self._known(layer.index - 1)
+        if self._before is not None:
+            self._before = self._before.to(layer.query.device)
+            self._moved = torch.zeros(batch, regions, state.queries, device=layer.query.device)
+
+    def block(self, layer: Layer, block: Block) -> None:
+        if self._before is None:
+            return
+        summed = _head_sum(block)  # products with regions first are the fast ones: there are few
+        self._moved[block.batch, :, block.queries] += torch.bmm(
+            self._before[block.batch, :, : block.keys], summed.transpose(1, 2)
+        )
+
+    def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
+        if self._before is None:
+            return {}
+        offset, heads = layer.state.offset, layer.query.shape[1]
+        mixed = self._moved / heads + self._before[..., offset:]
+        mixed /= mixed.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)  # padding stays 0
+        if offset:
+            earlier = self._through.pop(layer.index, None)
+            if earlier is None or earlier.shape[-1] != offset:  # the cache was filled before the capture
+                return {}
+            mixed = torch.cat([earlier, mixed], dim=-1)
+        self._through[layer.index] = mixed
+        return {}
+
+    def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
+        queries, keys, regions = self._size
+        known = self._known(layer)
+        if known is None:
+            return {"answer_rollout": np.full(regions, np.nan, dtype=np.float32)}
+        return {"answer_rollout": known[sample, :, keys - queries + row].cpu().numpy()}
+
+    def _known(self, layer: int) -> Tensor | None:
+        """The rollout through a layer, of every position up to this pass; None where it cannot be known."""
+        through = self._through.get(layer)
+        return through if through is not None and through.shape[-1] == self._size[1] else None
+
+
+def _head_sum(block: Block) -> Tensor:
+    """(batch, query, key): the sum over the block's heads of their weights."""
+    if block.exp.shape[2] <= block.exp.shape[1]:
+        return torch.einsum("bhqk,bhq->bqk", block.exp, block.inverse)
+    total, *others = zip(block.exp.unbind(1), block.inverse.unsqueeze(-1).unbind(1), strict=True)
+    summed = total[0] * total[1]
+    for exp, inverse in others:  # three times as fast as a product for each head
+        summed.addcmul_(exp, inverse)
+    return summed
