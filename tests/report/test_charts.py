@@ -29,7 +29,7 @@ def test_no_button_of_a_figure_sends_anything(both: Watched) -> None:
 
 @pytest.mark.parametrize(
     ("figure", "said"),
-    [("drift", "layer 1: "), ("token_classes", "layer 1: "), ("retrieval_heads", "layer 1, head 1: ")],
+    [("absorption", "layer 1: "), ("token_classes", "layer 1: "), ("retrieval_heads", "layer 1, head 1: ")],
 )
 def test_a_hover_says_the_numbers_and_nothing_is_refused(both: Watched, figure: str, said: str) -> None:
     both.draw_all()

@@ -7,7 +7,7 @@ import { number } from "./format.js";
 const PAGE = 60;
 const SMALL = 16; // rows that need no filter
 const MANY = 8; // columns that are set closer, so that the last is seen
-const FEW = 40; // columns of words with at most so many values can be filtered by
+const FEW = 120; // columns of words with at most so many values can be filtered by
 
 // A number, with its interval or without, as the tables print it: no spreadsheet takes it for a formula.
 const NUMBER = /^[+-]?\d+(?:\.\d+)?(?: \[-?\d+(?:\.\d+)?, -?\d+(?:\.\d+)?\])?$/;
