@@ -7,7 +7,7 @@ milliseconds. Nothing of floatlens.analysis is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -238,10 +238,18 @@ def _trace(
     for name, values in data.items():
         dims = tuple(dim for dim in known[name].dims if dim != "head")
         variables[name] = (dims, np.asarray(values).astype(known[name].dtype), {"meaning": known[name].meaning})
+    attrs = _attributes(run, [name for name in variables if name.startswith("received")], kind, ref, sample)
+    coords = {"step": np.arange(run.steps), "layer": np.arange(LAYERS), "key": np.arange(run.size)}
+    return Trace(with_labels(xr.Dataset(variables, coords=coords, attrs=attrs)))
+
+
+def _attributes(run: Run, received: Sequence[str], kind: str, ref: str, sample: int) -> dict[str, Any]:
+    """What a trace says of its model, prompt and variables."""
+    known = schema()
     model: dict[str, Any] = {"ref": ref, "revision": None, "family": "synthetic", "kind": kind, "class": "None"}
     model |= {"shift": kind == "arm", "mask_id": None if kind == "arm" else MASK, "bos_id": 1, "eos_ids": [EOS]}
     model |= {"layers": LAYERS, "heads": 1, "kv_heads": 1, "dtype": "float32"}
-    attrs: dict[str, Any] = {
+    return {
         "schema_version": SCHEMA_VERSION,
         "model": model,
         "decoding": {"sampler": "none", "settings": {}, "forward_passes": run.steps, "answer": None},
@@ -254,8 +262,7 @@ def _trace(
                 "dtype": known[name].dtype,
                 "meaning": known[name].meaning,
             }
-            for name in variables
-            if name.startswith("received")
+            for name in received
         },
         "heads": "mean",
         "causal": run.causal,
@@ -264,5 +271,3 @@ def _trace(
         "versions": {"python": "3", "floatlens": "synthetic"},
         "edits": [],
     }
-    coords = {"step": np.arange(run.steps), "layer": np.arange(LAYERS), "key": np.arange(run.size)}
-    return Trace(with_labels(xr.Dataset(variables, coords=coords, attrs=attrs)))
