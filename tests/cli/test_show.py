@@ -111,11 +111,10 @@ def test_the_families(floatlens: Run) -> None:
 
     code, out, _ = floatlens("models")
     assert code == 0
-    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
-    assert "masked diffusion" in rows["llada"]
-    assert " unshifted " in rows["llada"]
-    assert " shifted " in rows["dream"]
-    assert "autoregressive" in rows["causal"]
+    rows = {line.split()[0]: line.split() for line in out.splitlines() if line.strip()}
+    assert rows["illada"][-4:] == ["full", "unshifted", "llada", "golden"]
+    assert rows["dream"][-4:] == ["full", "shifted", "dream", "golden"]
+    assert rows["causal"][-4:] == ["causal", "shifted", "ar", "class"]
     assert f"registered names: {', '.join(registered_names()) or 'none'}" in " ".join(out.split())
 
 

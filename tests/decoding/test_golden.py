@@ -49,3 +49,15 @@ def test_the_sequence_before_every_pass(llada, golden_cases):
 def test_families_take_their_own_sampler(llada, dream, arm, bert, prompts):
     names = [decode(model, *prompts(4), gen_length=2).canvas.sampler for model in (llada, dream, arm, bert)]
     assert names == ["llada", "dream", "ar", "llada"]
+
+
+ILLADA = ["one_block", "blocks", "uneven", "cfg"]
+
+
+@pytest.mark.parametrize("name", ILLADA)
+def test_illada_cases(tiny_model, golden_cases, name):
+    cases, tensors = golden_cases("illada")
+    decoded = decode(tiny_model("illada"), tensors["sample.prompt_ids"], **_settings(cases[name]))
+    assert decoded.sequence.tolist() == tensors[f"sample.{name}"].tolist()
+    calls = 2 if "cfg_scale" in cases[name] else 1  # the published code runs guidance as one batch of two
+    assert decoded.forward_passes == calls * cases[name]["forward_passes"]

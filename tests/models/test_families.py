@@ -22,6 +22,7 @@ def test_the_families_there_are():
     assert found == {
         "llada": ("mdm", False),
         "dream": ("mdm", True),
+        "illada": ("mdm", False),
         "a2d-llama": ("mdm", False),
         "a2d-qwen2": ("mdm", False),
         "a2d-qwen3": ("mdm", False),

@@ -28,7 +28,7 @@ def models(
 
     No weights are read, and nothing but the configuration is downloaded.
     """
-    from floatlens.cli.views import facts_view, families_view
+    from floatlens.cli.views import compatibility_view, facts_view, pairs
 
     out = console()
     if ref is not None:
@@ -36,9 +36,13 @@ def models(
 
         out.print(facts_view(look(ref, family=family, revision=revision)))
         return
-    from floatlens.models import families, registered_names
+    from floatlens.models import registered_names
+    from floatlens.models.compatibility import compatibility
+    from floatlens.models.plan import VERIFIED
 
-    out.print(families_view(families()))
+    out.print(compatibility_view(compatibility()))
+    out.print()
+    out.print(pairs((f"verified: {name}", meaning) for name, meaning in VERIFIED.items()))
     out.print(f"\nregistered names: {', '.join(registered_names()) or 'none'}", soft_wrap=True)
 
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from floatlens.models.compatibility import Compatible
     from floatlens.models.facts import Facts
-    from floatlens.models.plan import Family
     from floatlens.traces import Trace
     from floatlens_lab.scale.evaluation import Summary
 
-__all__ = ["answer_view", "facts_view", "families_view", "layers_view", "pairs", "scale_view", "trace_view"]
+__all__ = ["answer_view", "compatibility_view", "facts_view", "layers_view", "pairs", "scale_view", "trace_view"]
 
 KINDS = {"arm": "autoregressive", "mdm": "masked diffusion"}
 _TOKEN = 12  # characters of a token that are shown
@@ -46,15 +46,16 @@ def pairs(rows: Iterable[tuple[str, str | Text]]) -> Table:
 # -- models -------------------------------------------------------------------------------------------------------
 
 
-def families_view(families: Sequence[Family]) -> Table:
-    """The families: their kind, whether the logits of a row decide the next position (shifted), what they read."""
-    table = new_table("family", "kind", "logits")
-    table.add_column("reads", overflow="fold")
-    for family in families:
-        logits = "shifted" if family.shift else "unshifted"
-        table.add_row(Text(family.name, style="bold"), KINDS[family.kind], logits, Text(family.about))
-    about = Text("what floatlens adapt makes of a causal model")
-    table.add_row(Text("adapted", style="bold"), KINDS["mdm"], "shifted", about)
+def compatibility_view(rows: Sequence[Compatible]) -> Table:
+    """The compatibility table; "shifted" logits of a row decide the next position."""
+    table = new_table("family")
+    table.add_column("checkpoints", overflow="fold")
+    for title in ("mask", "logits", "sampler", "verified"):
+        table.add_column(title, no_wrap=True)
+    for row in rows:
+        logits = "shifted" if row.shift else "unshifted"
+        cells = (row.checkpoints, row.mask, logits, row.sampler, row.verified)
+        table.add_row(Text(clean(row.family), style="bold"), *(Text(clean(cell)) for cell in cells))
     return table
 
 

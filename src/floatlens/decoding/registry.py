@@ -15,6 +15,7 @@ from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.settings import Settings
 from floatlens.decoding.step import Step
 from floatlens.models.base import Kind, LanguageModel
+from floatlens.models.plan import default_sampler
 
 __all__ = ["SAMPLERS", "Generators", "Sampler", "read_settings", "sampler_for"]
 
@@ -45,7 +46,7 @@ SAMPLERS: Registry[Sampler] = Registry(
 def sampler_for(model: LanguageModel, name: str | None = None) -> Sampler:
     """The sampler called `name`, or the one the model's family was published with."""
     if name is None:
-        name = "ar" if model.kind == "arm" else "dream" if model.shift else "llada"
+        name = model.sampler or default_sampler(model.kind, model.shift)
     sampler = replace(SAMPLERS[name], name=name)
     if sampler.kind != model.kind:
         fitting = ", ".join(sorted(other for other in SAMPLERS if SAMPLERS[other].kind == model.kind))

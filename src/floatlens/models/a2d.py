@@ -13,7 +13,7 @@ from pathlib import Path
 
 from floatlens.core.errors import FloatlensError
 
-from .plan import Family, Plan
+from .plan import Family, Plan, Published
 from .settings import Settings
 
 __all__ = ["LLAMA", "QWEN2", "QWEN3"]
@@ -57,7 +57,10 @@ def _make(base: str, stem: str) -> Family:
         )
 
     about = f"{stem} adapted to diffusion (dllm)"
-    return Family(name=name, kind="mdm", shift=False, about=about, claims=claims, plan=plan, caution=caution)
+    rows = (Published(f"dllm's MDLM adaptations of {stem} (dllm-hub/{stem}*-mdlm-*)", verified="class"),)
+    return Family(
+        name=name, kind="mdm", shift=False, about=about, claims=claims, plan=plan, caution=caution, published=rows
+    )
 
 
 def _named_kind(settings: Settings) -> str | None:

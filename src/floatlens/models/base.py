@@ -83,6 +83,8 @@ class LanguageModel:
     position_offset: int = 0
     attention: Attention | None = None
     control: Mapping[str, Any] | None = None
+    sampler: str | None = None
+    """The sampler that `decode` takes unless told otherwise; None: the one that goes with `kind` and `shift`."""
     observers: list[PassObserver] = field(default_factory=list)
     whole_rows: bool = False
     """The last layer computes all rows, also those whose logits nobody asks for; set while its output is observed."""

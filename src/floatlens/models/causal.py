@@ -11,12 +11,12 @@ from pathlib import Path
 from floatlens.core.errors import FloatlensError
 
 from .masked_lm import ENCODERS
-from .plan import Family, Plan
+from .plan import Family, Plan, Published
 from .settings import Settings
 
 __all__ = ["FAMILY", "check_gguf", "refuse_encoder_decoder"]
 
-_DIFFUSION = {"llada": "llada", "lladamoe": "llada", "Dream": "dream"} | {
+_DIFFUSION = {"llada": "llada", "lladamoe": "llada", "Dream": "dream", "illada": "illada"} | {
     f"a2d-{base}": f"a2d-{base}" for base in ("llama", "qwen2", "qwen3")
 }
 
@@ -88,4 +88,5 @@ FAMILY = Family(
     about="any AutoModelForCausalLM (Llama, Qwen, GPT-2, ...) and .gguf files",
     claims=_claims,
     plan=_plan,
+    published=(Published("AutoModelForCausalLM (Llama, Qwen, GPT-2, …) and .gguf files", verified="class"),),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from floatlens.core.errors import FloatlensError
 
-from .plan import Family, Plan
+from .plan import Family, Plan, Published
 from .settings import Settings
 
 __all__ = ["FAMILY"]
@@ -35,5 +35,18 @@ def _plan(settings: Settings) -> Plan:
     return Plan(Qwen2ForCausalLM, Qwen2Config(**values))
 
 
-_ABOUT = "Dream, Dream-Coder, DiffuCoder"
-FAMILY = Family(name=_NAME, kind="mdm", shift=True, about=_ABOUT, claims=_claims, plan=_plan, byte_pair=True)
+FAMILY = Family(
+    name=_NAME,
+    kind="mdm",
+    shift=True,
+    about="Dream, Dream-Coder, DiffuCoder",
+    claims=_claims,
+    plan=_plan,
+    byte_pair=True,
+    published=(
+        Published(
+            "Dream-org/Dream-v0-Base-7B, -Instruct-7B, Dream-org/Dream-Coder-v0-*, apple/DiffuCoder-7B-*",
+            verified="golden",
+        ),
+    ),
+)

@@ -50,6 +50,8 @@ class Facts:
     mask_id: int | None
     mask_text: str | None
     tokenizer: str | None
+    sampler: str | None = None
+    """As in `LanguageModel.sampler`."""
     control: Mapping[str, Any] | None = None
     """For a control of another model, as in `LanguageModel.control`."""
 
@@ -107,7 +109,7 @@ def _look_whole(ref: str, path: str, family: str | None, revision: str | None, m
     tokenizer = load_tokenizer(checkpoint, byte_pair=reads.byte_pair)
     config = plan.config.get_text_config()
     if mask_id is None and reads.kind == "mdm":
-        mask_id = find_mask(settings, tokenizer, config.vocab_size)
+        mask_id = find_mask(settings, tokenizer, config.vocab_size, reads.mask_id)
     classes = settings.get("architectures")
     declared = classes[0] if isinstance(classes, list) and classes else None
     own = plan.architecture.__name__
@@ -171,4 +173,5 @@ def _facts(
         mask_id=mask_id,
         mask_text=None if tokenizer is None or mask_id is None else tokenizer.convert_ids_to_tokens(mask_id),
         tokenizer=None if tokenizer is None else type(tokenizer).__name__,
+        sampler=family.sampler,
     )

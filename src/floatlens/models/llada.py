@@ -10,7 +10,7 @@ from typing import Any
 
 from floatlens.core.errors import FloatlensError
 
-from .plan import Family, Plan
+from .plan import Family, Plan, Published
 from .settings import Settings
 
 __all__ = ["FAMILY", "KEY_MAPPING", "published_name"]
@@ -164,4 +164,15 @@ def _dense_layers(settings: Settings, layers: int) -> list[int]:
     return [layer for layer, entry in enumerate(given) if entry == 0]
 
 
-FAMILY = Family(name=_NAME, kind="mdm", shift=False, about="LLaDA-8B, LLaDA-1.5, LLaDA-MoE", claims=_claims, plan=_plan)
+FAMILY = Family(
+    name=_NAME,
+    kind="mdm",
+    shift=False,
+    about="LLaDA-8B, LLaDA-1.5, LLaDA-MoE",
+    claims=_claims,
+    plan=_plan,
+    published=(
+        Published("GSAI-ML/LLaDA-8B-Base, -Instruct, GSAI-ML/LLaDA-1.5", verified="golden"),
+        Published("inclusionAI/LLaDA-MoE-7B-A1B-Base, -Instruct", verified="class"),
+    ),
+)

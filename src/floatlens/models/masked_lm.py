@@ -11,7 +11,7 @@ from pathlib import Path
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 
-from .plan import Family, Plan
+from .plan import Family, Plan, Published
 from .settings import Settings
 
 __all__ = ["ENCODERS", "FAMILY"]
@@ -74,4 +74,12 @@ def _plan(settings: Settings) -> Plan:
     return Plan(AutoModelForMaskedLM, config, surplus=_SURPLUS, head=encoder.head, position_offset=offset)
 
 
-FAMILY = Family(name=_NAME, kind="mdm", shift=False, about=", ".join(sorted(ENCODERS)), claims=_claims, plan=_plan)
+FAMILY = Family(
+    name=_NAME,
+    kind="mdm",
+    shift=False,
+    about=", ".join(sorted(ENCODERS)),
+    claims=_claims,
+    plan=_plan,
+    published=(Published(f"AutoModelForMaskedLM: {', '.join(sorted(ENCODERS))}", verified="class"),),
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from floatlens.core.errors import FloatlensError
 from floatlens.models.checkpoint import brief
@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from .base import Kind
     from .settings import Settings
 
-__all__ = ["Family", "Plan", "plan_checkpoint"]
+__all__ = ["VERIFIED", "Family", "Plan", "Published", "Verified", "default_sampler", "plan_checkpoint"]
+
+Verified = Literal["golden", "class", "experimental"]
+VERIFIED: dict[Verified, str] = {
+    "golden": "logits, attention and sampled ids equal those of the published code on a tiny checkpoint of its format",
+    "class": "the class is transformers' own, or was compared with it on tiny checkpoints; its sampler was not",
+    "experimental": "nothing was compared with the published code",
+}
+"""How a family was compared with the code it was published with."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +48,27 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Published:
+    """Published checkpoints of a family that were verified alike: one row of the compatibility table.
+
+    `attention` and `sampler` are given where they differ from those of the family.
+    """
+
+    checkpoints: str
+    verified: Verified = "experimental"
+    attention: str | None = None
+    sampler: str | None = None
+
+
+@dataclass(frozen=True)
 class Family:
     """One family: its name, how its logits are read, which configurations it claims, and how it plans one.
 
     `claims` decides what `load` picks on its own; `plan` also serves `family=...` and refuses what it does not cover.
     `byte_pair` says that a vocab.json with merges.txt follows Qwen2's rules, for checkpoints that ship only those.
     `caution` gives what to warn about when the family was picked from config.json alone, and not named by the user.
+    `mask_id` is the id of the mask token of families whose checkpoints do not state it. `sampler` is the one a family
+    was published with (None: by kind and shift). `published` are its rows of the compatibility table.
     """
 
     name: str
@@ -56,6 +79,19 @@ class Family:
     plan: Callable[[Settings], Plan]
     byte_pair: bool = False
     caution: Callable[[Settings], str | None] | None = None
+    mask_id: int | None = None
+    sampler: str | None = None
+    published: tuple[Published, ...] = ()
+
+    @property
+    def default_sampler(self) -> str:
+        """The sampler that `decode` takes unless told otherwise."""
+        return self.sampler or default_sampler(self.kind, self.shift)
+
+
+def default_sampler(kind: Kind, shift: bool) -> str:
+    """The sampler of models whose family names none."""
+    return "ar" if kind == "arm" else "dream" if shift else "llada"
 
 
 def plan_checkpoint(family: Family, settings: Settings) -> Plan:

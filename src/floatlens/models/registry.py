@@ -22,6 +22,7 @@ FAMILIES: Registry[Family] = Registry(
     {
         "llada": "floatlens.models.llada:FAMILY",
         "dream": "floatlens.models.dream:FAMILY",
+        "illada": "floatlens.models.illada:FAMILY",
         "a2d-llama": "floatlens.models.a2d:LLAMA",
         "a2d-qwen2": "floatlens.models.a2d:QWEN2",
         "a2d-qwen3": "floatlens.models.a2d:QWEN3",
