@@ -49,7 +49,7 @@ def _rows(family: Family) -> list[Compatible]:
             one.checkpoints,
             one.attention or _ATTENTION[family.kind],
             family.shift,
-            one.sampler or family.default_sampler,
+            one.sampler or default_sampler(family.kind, family.shift),
             one.verified,
         )
         for one in family.published or (Published(family.about),)

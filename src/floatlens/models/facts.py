@@ -109,13 +109,14 @@ def _look_whole(ref: str, path: str, family: str | None, revision: str | None, m
     tokenizer = load_tokenizer(checkpoint, byte_pair=reads.byte_pair)
     config = plan.config.get_text_config()
     if mask_id is None and reads.kind == "mdm":
-        mask_id = find_mask(settings, tokenizer, config.vocab_size, reads.mask_id)
+        mask_id = find_mask(settings, tokenizer, config.vocab_size, plan.mask_id)
     classes = settings.get("architectures")
     declared = classes[0] if isinstance(classes, list) and classes else None
     own = plan.architecture.__name__
     architecture = str(declared) if own.startswith("Auto") and declared else own
     which = (checkpoint.revision, checkpoint.weights_digest())
-    return _facts(ref, which, reads, config, tokenizer, architecture, mask_id, plan.position_offset)
+    facts = _facts(ref, which, reads, config, tokenizer, architecture, mask_id, plan.position_offset)
+    return replace(facts, sampler=plan.sampler)
 
 
 def _look_gguf(ref: str, file: str, chosen: Family | None, revision: str | None, mask_id: int | None) -> Facts:
@@ -173,5 +174,4 @@ def _facts(
         mask_id=mask_id,
         mask_text=None if tokenizer is None or mask_id is None else tokenizer.convert_ids_to_tokens(mask_id),
         tokenizer=None if tokenizer is None else type(tokenizer).__name__,
-        sampler=family.sampler,
     )

@@ -49,7 +49,7 @@ def _plan(settings: Settings) -> Plan:
         "is_causal": False,
     }
     settings.nothing_else(_NAME, ("resid_pdrop",))
-    return Plan(LlamaForCausalLM, LlamaConfig(**values))
+    return Plan(LlamaForCausalLM, LlamaConfig(**values), mask_id=5)
 
 
 FAMILY = Family(
@@ -59,6 +59,5 @@ FAMILY = Family(
     about="iLLaDA-8B",
     claims=_claims,
     plan=_plan,
-    mask_id=5,
     published=(Published("GSAI-ML/iLLaDA-8B-Base, -Instruct", verified="golden"),),
 )

@@ -89,7 +89,7 @@ def _load_folder(name: str, checkpoint: Checkpoint, chosen: Family | None, place
     plan = plan_checkpoint(family, checkpoint.settings)  # a fresh copy: it counts what the family asks for
     config = plan.config.get_text_config()
     tokenizer = load_tokenizer(checkpoint, byte_pair=family.byte_pair)
-    mask_id = find_mask(settings, tokenizer, config.vocab_size, family.mask_id) if family.kind == "mdm" else None
+    mask_id = find_mask(settings, tokenizer, config.vocab_size, plan.mask_id) if family.kind == "mdm" else None
     options: dict[str, Any] = {"config": plan.config, "use_safetensors": checkpoint.weights()}
     if plan.key_mapping is not None:
         options["key_mapping"] = dict(plan.key_mapping)
@@ -100,6 +100,7 @@ def _load_folder(name: str, checkpoint: Checkpoint, chosen: Family | None, place
         module,
         family,
         offset=plan.position_offset,
+        sampler=plan.sampler,
         mask_id=mask_id,
         tokenizer=tokenizer,
         revision=checkpoint.revision,
@@ -124,7 +125,6 @@ def _wrap(name: str, module: PreTrainedModel, family: Family, offset: int = 0, *
     """The module as its family reads it."""
     length = getattr(module.config.get_text_config(), "max_position_embeddings", None)
     facts |= {"family": family.name, "kind": family.kind, "shift": family.shift, "position_offset": offset}
-    facts["sampler"] = family.sampler
     return LanguageModel(module=module, ref=name, max_length=None if length is None else length - offset, **facts)
 
 

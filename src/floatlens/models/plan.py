@@ -37,6 +37,8 @@ class Plan:
     `architecture` is a transformers class with `from_pretrained`; `key_mapping` renames tensors (regular expressions);
     `surplus` are patterns of tensors that published checkpoints carry and this class has no use for; `head` is the
     dotted name of the module where rows are chosen; `position_offset` is what its position table adds.
+
+    `mask_id` is for families whose files do not name the mask token; `sampler` is the one they were published with.
     """
 
     architecture: Any
@@ -45,6 +47,8 @@ class Plan:
     surplus: tuple[str, ...] = ()
     head: str | None = None
     position_offset: int = 0
+    mask_id: int | None = None
+    sampler: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,7 @@ class Family:
     `claims` decides what `load` picks on its own; `plan` also serves `family=...` and refuses what it does not cover.
     `byte_pair` says that a vocab.json with merges.txt follows Qwen2's rules, for checkpoints that ship only those.
     `caution` gives what to warn about when the family was picked from config.json alone, and not named by the user.
-    `mask_id` is the id of the mask token of families whose checkpoints do not state it. `sampler` is the one a family
-    was published with (None: by kind and shift). `published` are its rows of the compatibility table.
+    `published` are its rows of the compatibility table.
     """
 
     name: str
@@ -79,14 +82,7 @@ class Family:
     plan: Callable[[Settings], Plan]
     byte_pair: bool = False
     caution: Callable[[Settings], str | None] | None = None
-    mask_id: int | None = None
-    sampler: str | None = None
     published: tuple[Published, ...] = ()
-
-    @property
-    def default_sampler(self) -> str:
-        """The sampler that `decode` takes unless told otherwise."""
-        return self.sampler or default_sampler(self.kind, self.shift)
 
 
 def default_sampler(kind: Kind, shift: bool) -> str:

@@ -81,13 +81,11 @@ def load_gguf_tokenizer(path: Path) -> PreTrainedTokenizerBase:
     return _read(AutoTokenizer, path.parent, gguf_file=path.name)
 
 
-def find_mask(
-    settings: Settings, tokenizer: PreTrainedTokenizerBase | None, rows: int, published: int | None = None
-) -> int:
-    """The id of the mask token: from config.json, else `published` (what the family states), else the tokenizer's own,
+def find_mask(settings: Settings, tokenizer: PreTrainedTokenizerBase | None, rows: int, own: int | None = None) -> int:
+    """The id of the mask token: from config.json, else the family's `own`, else the tokenizer's own,
     else one of the usual names."""
     found = settings.token("mask_token_id")
-    found = published if found is None else found
+    found = own if found is None else found
     if found is None and tokenizer is not None:
         found = tokenizer.mask_token_id
         vocabulary = tokenizer.get_vocab() if found is None else {}
