@@ -12,6 +12,7 @@ import pytest
 from floatlens.core.errors import FloatlensError
 from floatlens.data import Example, mark_gold, read_examples
 from floatlens.data.formats import FORMATS
+from floatlens.prompts import Document
 
 FIXTURES = Path(__file__).parent / "fixtures"
 FILES = {name: next(path for path in FIXTURES.iterdir() if path.stem == name) for name in FORMATS}
@@ -110,14 +111,14 @@ def test_rgb() -> None:
     ]
     assert one.meta == {"gold_by": "positive"}
     assert altered.answers == ["the Vey"]
-    assert altered.meta["wrong_documents"] == ["Tolm lies on the Oun."]
-    assert altered.meta["wrong_answers"] == ["the Oun"]
+    assert altered.wrong_documents == [Document(text="Tolm lies on the Oun.")]
+    assert altered.wrong_answers == ["the Oun"]
 
 
 def test_rgb_answers_in_parts_must_name_every_part() -> None:
     example = read("rgb")[1]
     assert example.answers == ["Hest and 1402", "the land of Hest and 1402"]
-    assert example.meta["answer_parts"] == [["Hest", "the land of Hest"], ["1402"]]
+    assert example.answer_parts == [["Hest", "the land of Hest"], ["1402"]]
     assert [d.is_gold for d in example.documents] == [True, True, True]
     assert example.meta["gold_groups"] == [0, 0, 1]
 

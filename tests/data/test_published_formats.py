@@ -71,7 +71,7 @@ def test_squad() -> None:
     data, (first, second, third) = opened("squad")
     assert (first.id, first.answers, gold(first)) == ("s1", ["Mara Dell", "Dell"], [True])
     assert (second.answers, gold(second), second.meta["unanswerable"]) == ([], [False], True)
-    assert second.meta["wrong_answers"] == ["Mara Dell"]
+    assert second.wrong_answers == ["Mara Dell"]
     assert (third.documents[0].title, third.documents[0].text) == ("Tolm", "Tolm lies on the Vey.")
     assert data.notes() == ["1 of 3 questions has no accepted answer (1 marked as unanswerable)"]
 
@@ -112,7 +112,7 @@ def test_gsm8k(tmp_path: Path) -> None:
     _, (first, second) = opened("gsm8k")
     assert (first.answers, second.answers) == (["12"], ["1,250"])
     assert first.target == "There are 3*4=<<3*4=12>>12 wicks.\n#### 12"
-    assert first.meta == {"solution": "There are 3*4=<<3*4=12>>12 wicks.", "answer_kind": "number"}
+    assert first.meta == {"solution": "There are 3*4=<<3*4=12>>12 wicks."}
     with pytest.raises(FloatlensError, match=r'x\.jsonl:2: answer: expected a worked solution that ends in "#### NUM'):
         written(tmp_path, {"question": "?", "answer": "1\n#### 1"}, {"question": "?", "answer": "2"})
 
@@ -130,7 +130,7 @@ def test_humaneval_and_mtbench_have_no_accepted_answers() -> None:
 
 def test_ramdocs(tmp_path: Path) -> None:
     _, (only,) = opened("ramdocs")
-    assert (only.answers, only.meta["wrong_answers"]) == (["Mara Dell", "Ivo Rast"], ["Una Holt"])
+    assert (only.answers, only.wrong_answers) == (["Mara Dell", "Ivo Rast"], ["Una Holt"])
     assert only.meta["document_types"] == ["correct", "correct", "misinfo", "noise"]
     assert only.meta["document_answers"] == ["Mara Dell", "Ivo Rast", "Una Holt", None]
     assert gold(only) == [True, True, False, False]
@@ -190,3 +190,68 @@ def test_the_papers_own_files_are_recognised(tmp_path: Path, monkeypatch: pytest
     assert open_data(path.rename(tmp_path / "copy.jsonl")).notes()[0] == (
         "the paper's own nq_dev_psg.jsonl: size and SHA-256 agree"
     )
+
+
+KINDS = {
+    **{key: {"text"} for key in ("litm", "dpr", "psg", "ramdocs", "squad", "timeqa", "musique", "qa")},
+    "rgb": {"text", "parts"},
+    "pubmedqa": {"yes_no_maybe"},
+    "gsm8k": {"number"},
+    "humaneval": {"code"},
+    "mtbench": {"open"},
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_format_says_how_answers_are_judged(name: str) -> None:
+    _, examples = opened(name)
+    assert {example.answer_kind for example in examples} == KINDS[name]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"question": "?", "answer": "yes", "context": [["Orrin", ["A lamp."]]], "supporting_facts": []},
+        {"question": "?", "answer": "No", "context": [["Orrin", ["A lamp."]]], "evidences": []},
+        {"input": "?", "output": [{"answer": "yes"}]},
+        {"question": "?", "golden_answers": ["no"]},
+    ],
+)
+def test_questions_of_yes_or_no_among_others(record: dict[str, Any], tmp_path: Path) -> None:
+    other = json.loads(
+        json.dumps(record).replace('"yes"', '"Orrin"').replace('"no"', '"Orrin"').replace('"No"', '"Orrin"')
+    )
+    first, second = written(tmp_path, record, other).examples()
+    assert (first.answer_kind, second.answer_kind) == ("yes_no", "text")
+
+
+def test_our_own_format_says_how_answers_are_judged_and_what_is_wrong(tmp_path: Path) -> None:
+    wrong = {"wrong_answers": ["Oun"], "wrong_documents": [{"text": "Tolm lies on the Oun."}]}
+    first, second = written(
+        tmp_path,
+        {"question": "Which?", "answer_parts": [["Hest", "land of Hest"], "1402"], **wrong},
+        {"question": "How many?", "answers": ["1,250"], "answer_kind": "number"},
+    ).examples()
+    assert (first.answer_kind, first.answers) == ("parts", ["Hest and 1402", "land of Hest and 1402"])
+    assert first.answer_parts == [["Hest", "land of Hest"], ["1402"]]
+    assert (first.wrong_answers, [one.text for one in first.wrong_documents]) == (["Oun"], ["Tolm lies on the Oun."])
+    assert second.answer_kind == "number"
+    again = written(tmp_path, *(json.loads(one.model_dump_json()) for one in (first, second)))
+    assert list(again.examples()) == [first, second]  # an example written with all fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"answers": ["many"], "answer_kind": "number"}, 'needs answers that are numbers, found "many"'),
+        ({"answers": ["perhaps"], "answer_kind": "yes_no"}, "needs answers that are yes, no"),
+        ({"answers": ["x"], "answer_kind": "parts"}, 'answer_kind "parts" needs answer_parts'),
+        ({"answers": ["x"], "answer_kind": "open"}, 'answer_kind "open" is not scored'),
+        ({"answers": ["x"], "answer_kind": "txt"}, "answer_kind wants"),
+        ({"answers": ["x"], "answer_kind": 3}, "answer_kind wants"),
+    ],
+)
+def test_answers_that_cannot_be_judged_so(fields: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(FloatlensError, match=said) as error:
+        written(tmp_path, {"question": "?", **fields})
+    assert "\n" not in str(error.value)

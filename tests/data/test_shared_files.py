@@ -155,8 +155,8 @@ def test_what_the_files_are_taken_for() -> None:
 
 def test_what_later_work_needs() -> None:
     kept = next(open_data(there("rgb-en_fact.json")).examples())
-    assert (kept.answers, kept.meta["wrong_answers"]) == (["Tampa, Florida"], ["Glendale, Arizona"])
-    assert len(kept.meta["wrong_documents"]) == sum(document.is_gold for document in kept.documents)
+    assert (kept.answers, kept.wrong_answers) == (["Tampa, Florida"], ["Glendale, Arizona"])
+    assert len(kept.wrong_documents) == sum(document.is_gold for document in kept.documents)
     kept = next(open_data(there("gsm8k-test.jsonl.gz")).examples())
     assert kept.answers == ["18"]
     assert (kept.target or "").endswith("\n#### 18")

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from floatlens.data.examples import VERDICTS
+from floatlens.data.matching import last_number
 from floatlens.evaluation.metrics import accuracy, exact_match, f1, normalise, score
 
 # prediction, answer, accuracy, F1, exact match
@@ -73,6 +75,149 @@ CASES = [
     ("yes", "Yes.", 1, 1, 1),
     ("no, yes", "yes", 1, 2 / 3, 0),
 ]
+
+
+# prediction, answer, whether a short answer (fewer than four normalised characters) is stated: as a whole word
+SHORT = [
+    ("The police came", "pol", 0),
+    ("A pol is a politician", "pol", 1),
+    ("a bus in Austin", "U.S.", 0),
+    ("a bus in the U.S.", "US", 1),
+    ("the US-led force", "US", 1),
+    ("so_called_Ada", "Ada", 1),
+    ("it is 3.4", "4", 0),
+    ("it is 3.4", "3", 0),
+    ("it is 3.4", "34", 1),  # the point is punctuation: as published
+    ("1,400", "1", 0),
+    ("1, 400", "1", 1),
+    ("It was 4.", "4", 1),
+    ("the answer is 14.", "4", 0),
+    ("the answer is 4.", "4", 1),
+    ("4%", "4", 1),
+    ("in 1914", "14", 0),
+    ("he is the man", "The Man", 1),
+    ("Manchester", "The Man", 0),
+    ("Manchester", "Manc", 1),  # four characters: anywhere
+    ("eins, zwei", "two", 0),
+    ("the CBS network", "CBS", 1),
+    ("CBSN", "CBS", 0),
+    ("在北京市", "北京", 1),  # no spaces between words
+    ("naïve", "na", 0),
+    ("näive", "na", 0),  # a combining mark belongs to the word
+]
+
+# prediction, words, the first of them
+VERDICT = [
+    ("Yes.", "yes_no", "yes"),
+    ("yes, and no", "yes_no", "yes"),
+    ("No: yes would be wrong", "yes_no", "no"),
+    ("The answer is NO", "yes_no", "no"),
+    ("Both are Danish.", "yes_no", None),
+    ("nobody knows", "yes_no", None),
+    ("yesterday", "yes_no", None),
+    ("Maybe; no", "yes_no", "no"),
+    ("Maybe; no", "yes_no_maybe", "maybe"),
+    ("maybe", "yes_no", None),
+    ("", "yes_no_maybe", None),
+]
+
+# prediction, the last number
+NUMBERS = [
+    ("#### 18", 18),
+    ("She makes 9 * 2 = $18 every day.", 18),
+    ("18.0", 18),
+    ("18.00 dollars", 18),
+    ("1,250", 1250),
+    ("$1,250.50", 1250.5),
+    ("It is 1,250,000.", 1250000),
+    ("12,34", 34),  # not groups of three digits
+    ("5%", 5),
+    ("-3", -3),
+    ("−3 degrees", -3),
+    ("$-3", -3),
+    ("-$3", -3),
+    ("2-3", 3),  # a range
+    ("(5)-3", 3),
+    ("first 7, then 12", 12),
+    ("- 18", 18),  # a bullet
+    (".5", 0.5),
+    ("18.", 18),
+    ("eighteen", None),
+    ("", None),
+]
+
+# prediction, accepted answers, wrong answers that the data names, accuracy, misled, outcome
+MISLED = [
+    ("Tampa, Florida", ["Tampa, Florida"], ["Glendale, Arizona"], 1, 0, "right"),
+    ("Glendale, Arizona", ["Tampa, Florida"], ["Glendale, Arizona"], 0, 1, "misled"),
+    ("Tampa, Florida or Glendale, Arizona", ["Tampa, Florida"], ["Glendale, Arizona"], 1, 1, "misled"),
+    ("Miami", ["Tampa, Florida"], ["Glendale, Arizona"], 0, 0, "none"),
+    ("", ["Tampa, Florida"], ["Glendale, Arizona"], 0, 0, "none"),
+    ("Mara Dell", ["Mara Dell", "Ivo Rast"], ["Una Holt"], 1, 0, "right"),  # one of several right answers will do
+    ("Ivo Rast", ["Mara Dell", "Ivo Rast"], ["Una Holt"], 1, 0, "right"),
+    ("Charles Babbage II", ["Charles Babbage II"], ["Charles Babbage"], 1, 0, "right"),  # part of the right one
+    ("Charles Babbage", ["Charles Babbage II"], ["Charles Babbage"], 0, 1, "misled"),
+    ("Charles Babbage, not Charles Babbage II", ["Charles Babbage II"], ["Charles Babbage"], 1, 1, "misled"),
+    ("Tampa Bay", ["Tampa"], ["Tampa Bay"], 1, 1, "misled"),  # accuracy finds the right one inside the wrong one
+    ("Norway", ["Norway"], ["U.S."], 1, 0, "right"),
+    ("a bus", ["Norway"], ["U.S."], 0, 0, "none"),  # a short wrong answer is a whole word too
+    ("the US", ["Norway"], ["U.S."], 0, 1, "misled"),
+    ("Norway", ["Norway"], ["norway"], 1, 0, "right"),  # the same answer is not wrong
+]
+
+# prediction, parts, share of the parts named
+PARTS = [
+    ("Hest, founded 1402", [["Hest", "land of Hest"], ["1402"]], 1),
+    ("1402, the land of Hest", [["Hest", "land of Hest"], ["1402"]], 1),  # in any order
+    ("Hest", [["Hest", "land of Hest"], ["1402"]], 1 / 2),
+    ("in 1403", [["Hest", "land of Hest"], ["1402"]], 0),
+    ("Ada, Boris and Otto", [["Ada"], ["Boris"], ["Clara"]], 2 / 3),
+    ("", [["Ada"], ["Boris"]], 0),
+]
+
+
+@pytest.mark.parametrize(("prediction", "answer", "right"), SHORT)
+def test_short_answers_are_whole_words(prediction, answer, right):
+    assert accuracy(prediction, answer) == bool(right)
+
+
+@pytest.mark.parametrize(("prediction", "kind", "first"), VERDICT)
+def test_the_first_verdict_decides(prediction, kind, first):
+    for answer in VERDICTS[kind]:
+        assert score(prediction, [answer], kind=kind).accuracy == float(answer == first)
+
+
+@pytest.mark.parametrize(("prediction", "number"), NUMBERS)
+def test_the_last_number_decides(prediction, number):
+    found = last_number(prediction)
+    assert (None if found is None else float(found)) == number
+    if number is not None:
+        assert score(prediction, [f"{number:,}"], kind="number").accuracy == 1
+        assert score(prediction, [str(number + 1)], kind="number").accuracy == 0
+    assert score(prediction, ["77"], kind="number").accuracy == 0
+
+
+@pytest.mark.parametrize(("prediction", "answers", "wrong", "right", "misled", "outcome"), MISLED)
+def test_right_misled_or_none(prediction, answers, wrong, right, misled, outcome):
+    found = score(prediction, answers, wrong=wrong)
+    assert (found.accuracy, found.misled, found.outcome) == (right, misled, outcome)
+
+
+def test_without_wrong_answers_nobody_is_misled():
+    assert score("Paris", ["Paris"]).misled is None
+
+
+@pytest.mark.parametrize(("prediction", "parts", "share"), PARTS)
+def test_answers_of_several_parts(prediction, parts, share):
+    found = score(prediction, [" and ".join(part[0] for part in parts)], kind="parts", parts=parts)
+    assert found.parts == pytest.approx(share)
+    assert found.accuracy == float(share == 1)
+
+
+def test_the_kind_changes_accuracy_only():
+    plain, kind = score("no, yes", ["yes"]), score("no, yes", ["yes"], kind="yes_no")
+    assert (plain.accuracy, kind.accuracy) == (1, 0)
+    assert (plain.f1, plain.exact_match) == (kind.f1, kind.exact_match) == (pytest.approx(2 / 3), 0)
 
 
 def test_there_are_enough_of_them():

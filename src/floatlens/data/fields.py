@@ -6,14 +6,17 @@ Each method returns the type it promises, or raises with the name of the field a
 from __future__ import annotations
 
 import difflib
+import itertools
+import math
 from collections.abc import Mapping
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from floatlens.core.errors import FloatlensError
 from floatlens.prompts import Document
 
-__all__ = ["Record", "Unit", "answers_of", "bad", "kind", "list_of", "text_of"]
+__all__ = ["Record", "Unit", "answers_of", "bad", "kind", "list_of", "parts_of", "text_of"]
 
+_MOST_COMBINATIONS = 1000
 
 Unit: TypeAlias = Literal["line", "record", "row", "paragraph"]
 """What a file counts its records in: lines, records of a JSON document, rows of a table, paragraphs of plain text."""
@@ -144,3 +147,20 @@ def answers_of(value: Any, name: str) -> list[str]:
     if "provenance" in value:  # KILT has entries with evidence and no answer
         return []
     bad(f"{name}: expected an object with answer or text, found only {', '.join(value) or 'an empty one'}")
+
+
+def parts_of(given: Any, name: str) -> tuple[list[str], list[list[str]]]:
+    """Accepted answers, and the parts they are made of, as RGB writes them.
+
+    A list is parts that must all be named, a list within it alternatives of one part. An accepted answer names every
+    part. Example: `parts_of([["Hest", "land of Hest"], "1402"], "answer")[0][0]  # "Hest and 1402"`
+    """
+    items = given if isinstance(given, list) else [given]
+    parts = [answers_of(item, f"{name}[{i}]" if isinstance(given, list) else name) for i, item in enumerate(items)]
+    parts = [part for part in parts if part]
+    if not parts:
+        return [], []
+    combinations = math.prod(len(part) for part in parts)
+    if combinations > _MOST_COMBINATIONS:
+        bad(f"{name}: {len(parts)} parts with {combinations} combinations; at most {_MOST_COMBINATIONS}")
+    return [" and ".join(chosen) for chosen in itertools.product(*parts)], parts

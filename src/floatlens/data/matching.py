@@ -1,9 +1,9 @@
 """Text comparison, one definition for gold documents, distractors and scores: SQuAD's normalisation, and substrings.
 
-Mentions of answers are found in the normalised text and mapped back to the text as written: "U.S." is found in "the
-US", "old stone bridge" in "The Old, Stone Bridge". Whole words always count. Accuracy also finds an answer inside a
-longer word ("1970" in "1970s"); such a mention counts if it has four or more characters: "us" is part of too many
-English words to be replaced. In scripts without spaces between words, every mention counts.
+An answer of four or more normalised characters is found anywhere, also inside a longer word ("1970" in "1970s"). A
+shorter one is found as a whole word: "us" and "pol" are part of many English words, "4" of "14", "3.4" and "1,400". In
+scripts without spaces between words, every mention counts. Mentions are found in the normalised text and mapped back to
+the text as written: "U.S." is found in "the US" and in "US-led", "old stone bridge" in "The Old, Stone Bridge".
 """
 
 from __future__ import annotations
@@ -11,13 +11,28 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
+from collections import deque
 from collections.abc import Sequence
+from decimal import Decimal
 
-__all__ = ["contains", "find_mentions", "holds_answer", "normalise", "replace_mentions"]
+__all__ = [
+    "contains",
+    "find_mentions",
+    "find_spans",
+    "first_word",
+    "holds_answer",
+    "last_number",
+    "normalise",
+    "replace_mentions",
+]
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _LEAST_INSIDE = 4
+# a minus sign only where no word or number ends before it; commas only between groups of three digits
+_NUMBER = re.compile(
+    r"(?P<minus>(?<![\w).,])[-\u2212])?[$€£]?(?P<digits>(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)", re.ASCII
+)
 # Thai to Lao, Myanmar, Khmer, kana, Han; and Hangul, whose words carry their particles
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af]")
 
@@ -28,14 +43,44 @@ def normalise(text: str) -> str:
 
 
 def contains(text: str, answer: str) -> bool:
-    """Whether the normalised answer is part of the normalised text; an answer that is empty then is not."""
-    wanted = normalise(answer)
-    return bool(wanted) and wanted in normalise(text)
+    """Whether a text states an answer, after normalisation; an answer that is empty then is not stated."""
+    return holds_answer(text, [answer])
 
 
 def holds_answer(text: str, answers: Sequence[str]) -> bool:
-    """Whether a text contains an accepted answer: it would score as accurate."""
-    return any(contains(text, answer) for answer in answers)
+    """Whether a text states one of the answers: it would score as accurate."""
+    said = normalise(text)
+    wanted = [one for answer in answers if (one := normalise(answer)) and one in said]
+    return any(len(one) >= _LEAST_INSIDE for one in wanted) or any(find_spans(text, one) for one in wanted)
+
+
+def find_spans(text: str, answer: str) -> list[tuple[int, int]]:
+    """Character spans of the mentions of one answer, in order; they may overlap."""
+    wanted = normalise(answer)
+    said, origin = _aligned(text) if wanted else ("", [])
+    found = []
+    for at in re.finditer(f"(?={re.escape(wanted)})", said) if wanted else ():  # ahead, as they may overlap
+        span = origin[at.start()], origin[at.start() + len(wanted) - 1] + 1
+        if len(wanted) >= _LEAST_INSIDE or _stands_alone(text, *span):
+            found.append(span)
+    return found
+
+
+def first_word(text: str, words: Sequence[str]) -> str | None:
+    """The first of these words that a text has after normalisation.
+
+    Example: `first_word("Well, no: yes is wrong.", ["yes", "no"])  # "no"`
+    """
+    return next((word for word in normalise(text).split() if word in words), None)
+
+
+def last_number(text: str) -> Decimal | None:
+    """The last number of a text: "$1,250.00" is 1250, "-3 %" is -3, and the hyphen of "2-3" is not a minus sign."""
+    found = deque(_NUMBER.finditer(text), maxlen=1)
+    if not found:
+        return None
+    value = Decimal(found[0]["digits"].replace(",", ""))
+    return value.copy_negate() if found[0]["minus"] else value
 
 
 def find_mentions(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
@@ -43,15 +88,7 @@ def find_mentions(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
 
     Example: `find_mentions("Made in the U.S. today", ["US"])  # [(12, 15)]`
     """
-    said, origin = _aligned(text)
-    found: list[tuple[int, int]] = []
-    for answer in answers:
-        wanted = normalise(answer)
-        for at in re.finditer(f"(?={re.escape(wanted)})", said) if wanted else ():  # ahead, as they may overlap
-            span = origin[at.start()], origin[at.start() + len(wanted) - 1] + 1
-            if len(wanted) >= _LEAST_INSIDE or _stands_alone(text, *span):
-                found.append(_as_written(text, answer.strip(), *span))
-    return _merged(found)
+    return _merged([_as_written(text, one.strip(), *span) for one in answers for span in find_spans(text, one)])
 
 
 def replace_mentions(text: str, answers: Sequence[str], by: str) -> str:
@@ -81,14 +118,17 @@ def _aligned(text: str) -> tuple[str, list[int]]:
 
 
 def _stands_alone(text: str, start: int, stop: int) -> bool:
-    return not _one_word(text[start - 1 : start], text[start]) and not _one_word(text[stop : stop + 1], text[stop - 1])
+    before, after = text[max(0, start - 2) : start], text[stop : stop + 2]
+    return not (_one_word(before[::-1], text[start]) or _one_word(after, text[stop - 1]))
 
 
 def _one_word(outside: str, inside: str) -> bool:
-    """Whether a neighbouring character belongs to the same word."""
+    """Whether the nearest two characters outside, nearest first, belong to the same word or number."""
     if not outside or _UNSPACED.match(outside) or _UNSPACED.match(inside):
         return False
-    return outside.isalnum() or bool(unicodedata.combining(outside))
+    if outside[0] in ".," and outside[1:].isdigit() and inside.isdigit():  # 3.4 and 1,400
+        return True
+    return outside[0].isalnum() or bool(unicodedata.combining(outside[0]))
 
 
 def _as_written(text: str, answer: str, start: int, stop: int) -> tuple[int, int]:

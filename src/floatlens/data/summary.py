@@ -57,7 +57,7 @@ class Counts:
         self.unanswered += not example.answers
         self.unanswerable += example.meta.get("unanswerable") is True
         self.targets += example.target is not None
-        self.wrong_answers += bool(example.meta.get("wrong_answers"))
+        self.wrong_answers += bool(example.wrong_answers)
         self.missing_gold += bool(example.meta.get("missing_gold"))
         self.without_gold += bool(example.documents) and not gold and example.meta.get("unanswerable") is not True
         self.documents[len(example.documents)] += 1

@@ -211,8 +211,11 @@ def _masks(model: LanguageModel, drafts: Sequence[_Draft]) -> list[tuple[str, bo
 
 
 def _scored(draft: _Draft, text: str, first_line: bool) -> Answer:
-    answers = draft.asked.example.answers
-    return _answer(draft, text, score(text, answers, first_line=first_line) if answers else None)
+    asked = draft.asked.example
+    if not asked.answers:
+        return _answer(draft, text, None)
+    judged: dict[str, Any] = {"kind": asked.answer_kind, "parts": asked.answer_parts, "wrong": asked.wrong_answers}
+    return _answer(draft, text, score(text, asked.answers, first_line=first_line, **judged))
 
 
 def _one_token(draft: _Draft, text: str, right: bool) -> Answer:

@@ -17,7 +17,8 @@ __all__ = ["COLUMNS", "PATCHING_COLUMNS", "answers_frame", "condition_order", "p
 
 COLUMNS = (
     *("model", "model_kind", "data", "index", "id", "condition", "kind"),
-    *("prediction", "accuracy", "f1", "exact_match", "decided_at", "kl", "earliest_step", "moved_share"),
+    *("prediction", "accuracy", "f1", "exact_match", "parts", "misled"),
+    *("decided_at", "kl", "earliest_step", "moved_share"),
     *("measured", "moved"),
 )
 PATCHING_COLUMNS = (

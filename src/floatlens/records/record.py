@@ -75,6 +75,10 @@ class Record(BaseModel):
     accuracy: float | None = None
     f1: float | None = None
     exact_match: float | None = None
+    parts: float | None = None
+    """Share of the parts of the answer that are named, for a question whose answer has parts."""
+    misled: float | None = None
+    """1 if the prediction states a wrong answer that the data names, else 0."""
     prompt: str | None = None
     """Digest of the prompt's token ids: equal in two runs that asked the same."""
     prompt_tokens: int | None = None

@@ -1,6 +1,6 @@
 """FlashRAG: no documents, or HotpotQA's paragraphs in `metadata.context`, gold by `supporting_facts`."""
 
-from floatlens.data.examples import Example
+from floatlens.data.examples import Example, verdict_kind
 from floatlens.data.fields import Record, answers_of
 from floatlens.data.formats import Format
 from floatlens.data.paragraphs import paragraphs_of
@@ -20,10 +20,12 @@ class FlashRag(Format):
             documents, more = paragraphs_of(metadata)
             del meta["context"]  # these are the documents now
             meta |= more
+        answers = answers_of(record.get("golden_answers"), "golden_answers")
         return Example(
             id=record.id(line),
             question=record.text("question"),
-            answers=answers_of(record.get("golden_answers"), "golden_answers"),
+            answers=answers,
+            answer_kind=verdict_kind(answers),
             documents=documents,
             meta=record.rest("id", "question", "golden_answers", "metadata") | meta,
         )

@@ -3,6 +3,7 @@
 from floatlens.data.examples import Example
 from floatlens.data.fields import Record, bad
 from floatlens.data.formats import Format
+from floatlens.data.matching import last_number
 
 _FINAL = "####"
 
@@ -19,12 +20,13 @@ class Gsm8k(Format):
     def read(self, record: Record, line: int) -> Example:
         solution = record.text("answer")
         working, found, final = solution.rpartition(_FINAL)
-        if not found or not final.strip():
+        if not found or last_number(final) is None:
             bad('answer: expected a worked solution that ends in "#### NUMBER"')
         return Example(
             id=record.id(line),
             question=record.text("question"),
             answers=[final.strip()],
-            meta=record.rest("id", "question", "answer") | {"solution": working.strip(), "answer_kind": "number"},
+            meta=record.rest("id", "question", "answer") | {"solution": working.strip()},
             target=solution,
+            answer_kind="number",
         )

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from floatlens.data.examples import Example
+from floatlens.data.examples import Example, verdict_kind
 from floatlens.data.fields import Record, answers_of
 from floatlens.data.formats import Format
 from floatlens.data.paragraphs import holds_paragraphs, paragraphs_of
@@ -21,12 +21,14 @@ class HotpotQa(Format):
     def read(self, record: Record, line: int) -> Example:
         documents, meta = paragraphs_of(record)
         named = record.first_given("_id", "id") or "id"
+        answers = answers_of(record.get("answer"), "answer")
         return Example(
             id=record.id(line, named),
             question=record.text("question"),
-            answers=answers_of(record.get("answer"), "answer"),
+            answers=answers,
             documents=documents,
             meta=record.rest(named, "question", "answer", "context") | meta,
+            answer_kind=verdict_kind(answers),
         )
 
     def setting(self, examples_missing_gold: int) -> str:

@@ -15,6 +15,7 @@ class HumanEval(Format):
         return Example(
             id=record.id(line, "task_id"),
             question=record.text("prompt"),
-            meta=record.rest("task_id", "prompt", "canonical_solution") | {"solution": solution, "answer_kind": "code"},
+            meta=record.rest("task_id", "prompt", "canonical_solution") | {"solution": solution},
             target=solution,
+            answer_kind="code",
         )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from floatlens.data.examples import Example
+from floatlens.data.examples import Example, verdict_kind
 from floatlens.data.fields import Record, answers_of, bad
 from floatlens.data.formats import Format
 
@@ -30,9 +30,11 @@ class Kilt(Format):
             for page in output.children("provenance", "wikipedia_id and title"):
                 named = {key: page[key] for key in ("wikipedia_id", "title") if page.get(key) is not None}
                 pages[str(named.get("wikipedia_id")), str(named.get("title"))] = named
+        answers = answers_of(outputs, "output")
         return Example(
             id=record.id(line),
             question=record.text(asked),
-            answers=answers_of(outputs, "output"),
+            answers=answers,
+            answer_kind=verdict_kind(answers),
             meta=record.meta("id", asked, "output") | ({"provenance": list(pages.values())} if pages else {}),
         )

@@ -17,5 +17,6 @@ class MtBench(Format):
         return Example(
             id=record.id(line, "question_id"),
             question=turns[0],
-            meta=record.rest("question_id", "turns") | {"later_turns": turns[1:], "answer_kind": "open"},
+            meta=record.rest("question_id", "turns") | {"later_turns": turns[1:]},
+            answer_kind="open",
         )

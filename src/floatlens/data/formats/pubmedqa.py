@@ -39,4 +39,5 @@ class PubMedQa(Format):
             meta=meta
             | ({"solution": record.text(solution)} if solution else {})
             | ({"date": str(year)} if year is not None else {}),
+            answer_kind="yes_no_maybe",
         )

@@ -17,17 +17,22 @@ class RamDocs(Format):
         for document in documents:
             if document.text("type") not in _TYPES:
                 bad(f'{document.prefix}type: expected {", ".join(_TYPES)}, found "{document["type"]}"')
+        types, shown = (
+            [one["type"] for one in documents],
+            [one.document(is_gold=one["type"] == "correct") for one in documents],
+        )
         meta = record.rest("id", "question", "documents", "gold_answers", "wrong_answers")
         return Example(
             id=record.id(line),
             question=record.text("question"),
             answers=record.texts("gold_answers"),
-            documents=[one.document(is_gold=one["type"] == "correct") for one in documents],
+            documents=shown,
             meta=meta
             | {
                 "gold_by": "type",
-                "wrong_answers": record.texts("wrong_answers"),
-                "document_types": [one["type"] for one in documents],
+                "document_types": types,
                 "document_answers": [None if one["type"] == "noise" else one.text("answer") for one in documents],
             },
+            wrong_answers=list(dict.fromkeys(record.texts("wrong_answers"))),
+            wrong_documents=[one for one, type in zip(shown, types, strict=True) if type == "misinfo"],
         )

@@ -50,9 +50,10 @@ class Squad(Format):
         given: Any = record.get("answers")
         answers = answers_of(_texts(given), f"{record.prefix}answers")
         meta = record.rest("id", "question", "answers", "context", "title", "is_impossible", "plausible_answers")
+        plausible: list[str] = []
         if record.flag("is_impossible") or (isinstance(given, dict | list) and not answers):
             plausible = answers_of(_texts(record.get("plausible_answers")), f"{record.prefix}plausible_answers")
-            meta |= {"unanswerable": True} | ({"wrong_answers": plausible} if plausible else {})
+            meta |= {"unanswerable": True}
             answers = []
         return Example(
             id=record.id(line),
@@ -60,6 +61,7 @@ class Squad(Format):
             answers=answers,
             documents=[record.document("context", is_gold=bool(answers))],
             meta=meta | {"gold_by": "context"},
+            wrong_answers=plausible,
         )
 
 
