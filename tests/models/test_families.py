@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from floatlens.core.errors import FloatlensError, FloatlensWarning
+from floatlens.core.errors import FloatlensError
 from floatlens.models import dream, families, load
 from floatlens.models.facts import look
 from floatlens.models.settings import Settings
@@ -136,7 +137,9 @@ def test_a_causal_checkpoint_with_a_mask_token_loads_as_a2d(base, copied, tiny_m
 
 
 def test_a_causal_checkpoint_without_a_mask_token_does_not(tiny):
-    with pytest.raises(FloatlensError, match=r"no mask token: .*there is no tokenizer; add `mask_token_id`"):
+    with pytest.raises(
+        FloatlensError, match=r"no mask token: .*there is no tokenizer; give mask_id= or add `mask_token_id`"
+    ):
         load(tiny("llama"), family="a2d-llama")
 
 
@@ -159,37 +162,71 @@ def renamed(folder: Path, name: str) -> Path:
     return folder.rename(folder.with_name(name))
 
 
-def test_a2d_of_the_block_diffusion_kind_is_refused(copied):
+def test_a2d_of_the_block_diffusion_kind_is_told_by_its_name(copied):
     """Both kinds have the same config.json; the name of the repository or its card tells them apart."""
     folder = renamed(copied("a2d-qwen3", _name_or_path=""), "Qwen3-0.6B-diffusion-bd3lm-v0.1")
-    for read in (load, look):
-        with pytest.raises(FloatlensError, match=r"a block-diffusion checkpoint \(BD3LM\)"):
-            read(str(folder))
-        with pytest.raises(FloatlensError, match="does not cover yet"):
-            read(str(folder), family="a2d-qwen3")
+    model, facts = load(folder), look(str(folder))
+    assert (model.attention, model.block_size, model.sampler) == ("block_causal", 32, "bd3lm")
+    assert (facts.attention, facts.block_size, facts.sampler) == ("block_causal", 32, "bd3lm")
+    assert load(folder, block_size=4).block_size == 4
+    assert load(folder, attention="full").attention == "full"  # what the user says comes first
 
 
 def test_a2d_is_told_by_its_card_and_by_the_hubs_cache(copied, tmp_path):
     folder = copied("a2d-llama", _name_or_path="")
     (folder / "README.md").write_text("# Llama-diffusion-BD3LM\n")
-    with pytest.raises(FloatlensError, match="BD3LM"):
-        load(folder)
+    assert load(folder).attention == "block_causal"
     (folder / "README.md").unlink()
     cached = tmp_path / "models--dllm-hub--Llama-diffusion-bd3lm-v0.1" / "snapshots" / "0123"
     cached.parent.mkdir(parents=True)
     folder.rename(cached)
-    with pytest.raises(FloatlensError, match="BD3LM"):
-        load(cached)
+    assert load(cached).attention == "block_causal"
 
 
-def test_a2d_that_does_not_say_its_kind_loads_with_a_warning(copied, recwarn):
+def test_a2d_that_does_not_say_its_kind_is_refused_with_the_two_ways_to_say_it(copied):
     folder = copied("a2d-qwen2", _name_or_path="")
-    with pytest.warns(FloatlensWarning, match=r'MDLM is assumed, give family="a2d-qwen2" if that is right'):
-        assert load(folder).attention == "full"
-    recwarn.clear()
-    load(folder, family="a2d-qwen2")
-    load(renamed(folder, "Qwen2-diffusion-mdlm"))
-    assert not [warning for warning in recwarn if warning.category is FloatlensWarning]
+    (folder / "model.safetensors").unlink()  # nothing reads it
+    for read in (load, look):
+        for named in (None, "a2d-qwen2"):
+            with pytest.raises(FloatlensError, match=r'give attention="full", or attention="block_causal" with'):
+                read(str(folder), family=named)
+
+
+def test_a2d_is_what_the_user_says(copied):
+    folder = copied("a2d-qwen2", _name_or_path="")
+    assert load(folder, attention="full").attention == "full"
+    model = load(folder, attention="block_causal", block_size=3)
+    assert (model.attention, model.block_size) == ("block_causal", 3)
+    assert load(folder, block_size=3).attention == "block_causal"  # full attention has no blocks
+    assert load(renamed(folder, "Qwen2-diffusion-mdlm")).attention == "full"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"attention": "blockcausal"}, 'did you mean "block_causal"'),
+        ({"block_size": 0}, "block_size=0; give a whole number"),
+        ({"attention": "full", "block_size": 8}, 'block_size= goes with attention="block_causal"'),
+        ({"mask_id": -1}, "mask_id=-1; give a token id"),
+        ({"mask_id": 91}, "mask_id=91 was given, but its `mask_token_id` is 90"),
+        ({"attention": "block_causal"}, "as dream it has attention full; leave attention= out"),
+        ({"block_size": 8}, "as dream it has no block_size; leave block_size= out"),
+        ({"mode": "ar"}, "as dream it has no mode; leave mode= out"),
+    ],
+)
+def test_what_is_said_of_a_checkpoint_must_fit_it(told, said, copied):
+    folder = copied("dream", mask_token_id=90)
+    (folder / "model.safetensors").unlink()  # refused before any weights are read
+    with pytest.raises(FloatlensError, match=re.escape(said)):
+        load(folder, **told)
+
+
+def test_the_mask_token_can_be_told(tiny):
+    assert load(tiny("llama"), family="a2d-llama", mask_id=90).mask_id == 90
+    with pytest.raises(FloatlensError, match="mask token 96 is outside the vocabulary"):
+        load(tiny("llama"), family="a2d-llama", mask_id=96)
+    with pytest.raises(FloatlensError, match="mask_id= is for diffusion models"):
+        load(tiny("llama"), mask_id=90)
 
 
 def test_a_mask_token_outside_the_vocabulary(copied):

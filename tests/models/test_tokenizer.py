@@ -74,7 +74,7 @@ def test_the_mask_token_of_the_configuration_comes_first(copied):
 def test_no_mask_token_anywhere(name, copied):
     folder = copied(name, mask_token_id=None)
     _write(folder, WORDS[:6])
-    with pytest.raises(FloatlensError, match=r"no mask token: .* the tokenizer has no mask token; add `mask_token_id`"):
+    with pytest.raises(FloatlensError, match=r"no mask token: .* the tokenizer has no mask token; give mask_id= or"):
         load(folder)
 
 

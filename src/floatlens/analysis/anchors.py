@@ -104,8 +104,11 @@ def anchors(
     return Anchors(trace, found, group, normalise, received, share, chosen, free)
 
 
-def mask_of(trace: Trace) -> dict[str, Any]:
-    """The attention mask of a trace, as the kernels of uniform attention take it."""
+def mask_of(trace: Trace, step: int | None = None) -> dict[str, Any]:
+    """The attention mask of a trace, or of one recorded pass of it, as the kernels of uniform attention take it."""
+    if "block_of" in trace.data:
+        of = trace.data["block_of"].values
+        return {"causal": False, "blocks": of if step is None else of[step]}
     block = trace.data.attrs.get("attention") == "block"
     together = trace.data["region_of"].values == trace.regions.index("answer") if block else None
     return {"causal": block or bool(trace.data.attrs["causal"]), "together": together}

@@ -31,24 +31,28 @@ def uniform_rows(trace: Trace, tokens: NDArray[np.intp]) -> tuple[Floats, Floats
     regions, region_of = len(trace.regions), trace.data["region_of"].values
     rows = trace.data["token_row"].values[tokens]
     direct, through = np.empty((2, len(tokens), regions))
-    for own, here in _present_by_token(trace, tokens):
+    for own, here, step in _present_by_token(trace, tokens):
         held = np.eye(regions)[region_of] * here[:, None]  # (position, region)
-        direct[own] = uniform_mix(held, here, **mask_of(trace))[rows[own]]
+        mask = mask_of(trace, step)
+        direct[own] = uniform_mix(held, here, **mask)[rows[own]]
         for _ in range(trace.model["layers"]):
-            held = (uniform_mix(held, here, **mask_of(trace)) + held) / 2
+            held = (uniform_mix(held, here, **mask) + held) / 2
         through[own] = held[rows[own]]
     return direct, through
 
 
-def _present_by_token(trace: Trace, tokens: NDArray[np.intp]) -> Iterator[tuple[Bools, Bools]]:
-    """(token) and (key): which of the tokens were decided while the same positions held a token, and which these are.
-    In a causal model what is written later changes nothing, so one set serves all tokens."""
+def _present_by_token(trace: Trace, tokens: NDArray[np.intp]) -> Iterator[tuple[Bools, Bools, int]]:
+    """(token), (key) and a recorded pass: which of the tokens were decided under the same mask while the same positions
+    held a token, which these are, and one of their passes. In a causal model what is written later changes nothing, so
+    one set serves all tokens."""
     if trace.data.attrs["causal"]:
-        yield np.ones(len(tokens), dtype=bool), np.ones(trace.data.sizes["key"], dtype=bool)
+        yield np.ones(len(tokens), dtype=bool), np.ones(trace.data.sizes["key"], dtype=bool), -1
         return
     places = {int(step): place for place, step in enumerate(trace.data["step"].values)}
     passes = [places[int(step)] for step in trace.data["token_step"].values[tokens]]
     if passes:
-        sets, which = np.unique(present(trace)[passes], axis=0, return_inverse=True)
-        for number, here in enumerate(sets):
-            yield which.ravel() == number, here
+        there = present(trace)
+        masks = np.concatenate([there, trace.data["block_of"].values], axis=1) if "block_of" in trace.data else there
+        _, first, which = np.unique(masks[passes], axis=0, return_index=True, return_inverse=True)
+        for number, one in enumerate(first):
+            yield which.ravel() == number, there[passes[one]], passes[one]

@@ -173,7 +173,7 @@ def _need_all(trace: Trace, held: str, what: str, kept: int) -> None:
 def _uniform(trace: Trace) -> Floats:
     """(from_region, region): the last pass under uniform attention."""
     here, region_of = present(trace)[-1], trace.data["region_of"].values
-    return uniform_flow(region_of, here, len(trace.regions), **mask_of(trace))
+    return uniform_flow(region_of, here, len(trace.regions), **mask_of(trace, -1))
 
 
 def token_rollout(trace: Trace, step: int = -1) -> xr.DataArray:

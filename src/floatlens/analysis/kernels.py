@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+Ints = NDArray[np.integer]
 
 
 def nanmean(x: Floats, axis: int | tuple[int, ...] = 0) -> Floats:
@@ -23,66 +24,100 @@ def nanmean(x: Floats, axis: int | tuple[int, ...] = 0) -> Floats:
     return mean
 
 
-# -- uniform attention (methods §1), under a full mask, a causal one, or block attention: causal, except that positions
-# -- in `together` see each other, as the text being written does -----------------------------------------------------
+# -- uniform attention (methods §1), under a full mask, a causal one, or blocks: a query sees its own block and those
+# -- before it. In a causal mask positions in `together` see each other, as the text being written does ----------------
 
 
-def null_share(queries: Bools, present: Bools, *, causal: bool, together: Bools | None = None) -> Floats:
+def null_share(
+    queries: Bools, present: Bools, *, causal: bool, together: Bools | None = None, blocks: Ints | None = None
+) -> Floats:
     """(…, key): mean over `queries` of uniform attention over the keys each of them sees; NaN without any query.
-    `queries` and `present` are (…, key): which positions are queries, and where there is a token."""
+    `queries` and `present` are (…, key): which positions are queries, and where there is a token. `blocks` (…, key) are
+    block numbers; positions of a block are next to each other and blocks in order."""
     asking = queries.sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        if not causal:
+        if not causal and blocks is None:
             even = present / present.sum(axis=-1, keepdims=True)
             return np.where(asking > 0, even, np.nan)
-        weight = np.where(queries, 1.0 / _keys_seen(present, together), 0.0) / asking
-    return np.where(present, _gathered(weight, together), np.where(asking > 0, 0.0, np.nan))
+        weight = np.where(queries, 1.0 / _keys_seen(present, together, blocks), 0.0) / asking
+    return np.where(present, _gathered(weight, together, blocks), np.where(asking > 0, 0.0, np.nan))
 
 
-def seen_by(queries: Bools, present: Bools, *, causal: bool, together: Bools | None = None) -> Floats:
+def seen_by(
+    queries: Bools, present: Bools, *, causal: bool, together: Bools | None = None, blocks: Ints | None = None
+) -> Floats:
     """(…, key): how many of the queries can see a key."""
-    if causal:
-        return np.where(present, _gathered(queries.astype(np.float64), together), 0.0)
+    if causal or blocks is not None:
+        return np.where(present, _gathered(queries.astype(np.float64), together, blocks), 0.0)
     return np.asarray(present * queries.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
 def uniform_flow(
-    region_of: NDArray[np.integer], present: Bools, regions: int, *, causal: bool, together: Bools | None = None
+    region_of: NDArray[np.integer],
+    present: Bools,
+    regions: int,
+    *,
+    causal: bool,
+    together: Bools | None = None,
+    blocks: Ints | None = None,
 ) -> Floats:
     """(region, region): mean mass from the queries of one region to the keys of another; NaN without queries."""
     member = np.eye(regions)[region_of] * present[:, None]  # (position, region)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rows = uniform_mix(member, present, causal=causal, together=together)
+        rows = uniform_mix(member, present, causal=causal, together=together, blocks=blocks)
         return np.asarray(member.T @ rows / member.sum(axis=0)[:, None])
 
 
-def uniform_mix(x: Floats, present: Bools, *, causal: bool, together: Bools | None = None) -> Floats:
+def uniform_mix(
+    x: Floats, present: Bools, *, causal: bool, together: Bools | None = None, blocks: Ints | None = None
+) -> Floats:
     """(query, column): the mean of `x` (key, column) over the keys that a query sees; 0 where there is no token."""
     held = x * present[:, None]
-    seen = np.cumsum(held, axis=0) if causal else np.broadcast_to(held.sum(axis=0), held.shape)
-    if causal and together is not None:
-        inside = held * together[:, None]
-        seen = seen + together[:, None] * (inside.sum(axis=0) - np.cumsum(inside, axis=0))
-    count = _keys_seen(present, together) if causal else np.full(len(present), present.sum(), dtype=np.float64)
+    if not causal and blocks is None:
+        seen = np.broadcast_to(held.sum(axis=0), held.shape)
+        count = np.full(len(present), present.sum(), dtype=np.float64)
+    else:
+        seen, count = np.cumsum(held, axis=0), _keys_seen(present, together, blocks)
+        if blocks is not None:
+            seen = seen[_block_edges(blocks)[1]]
+        if together is not None:
+            inside = held * together[:, None]
+            seen = seen + together[:, None] * (inside.sum(axis=0) - np.cumsum(inside, axis=0))
     return np.where(present[:, None], seen / np.maximum(count, 1)[:, None], 0.0)
 
 
-def _keys_seen(present: Bools, together: Bools | None) -> Floats:
-    """(…, query): how many keys a query sees: itself and those before it, and later ones it is written with."""
+def _keys_seen(present: Bools, together: Bools | None, blocks: Ints | None) -> Floats:
+    """(…, query): how many keys a query sees: itself and those before it, the rest of its block, and later ones it is
+    written with."""
     before = np.cumsum(present, axis=-1).astype(np.float64)
+    if blocks is not None:
+        before = np.take_along_axis(before, np.broadcast_to(_block_edges(blocks)[1], before.shape), axis=-1)
     if together is None:
         return before
     inside = (present & together).astype(np.float64)
     return np.asarray(before + together * (inside.sum(axis=-1, keepdims=True) - np.cumsum(inside, axis=-1)))
 
 
-def _gathered(x: Floats, together: Bools | None) -> Floats:
+def _gathered(x: Floats, together: Bools | None, blocks: Ints | None) -> Floats:
     """(…, key): Σ of `x` over the queries that see a key."""
     later = np.flip(np.cumsum(np.flip(x, -1), axis=-1), -1)
+    if blocks is not None:
+        later = np.take_along_axis(later, np.broadcast_to(_block_edges(blocks)[0], later.shape), axis=-1)
     if together is None:
         return later
     inside = x * together
     return np.asarray(later + together * (np.cumsum(inside, axis=-1) - inside))
+
+
+def _block_edges(blocks: Ints) -> tuple[Ints, Ints]:
+    """(…, position) twice: the first and the last position of each position's block."""
+    place = np.broadcast_to(np.arange(blocks.shape[-1]), blocks.shape)
+    new = np.ones(blocks.shape, dtype=bool)
+    new[..., 1:] = blocks[..., 1:] != blocks[..., :-1]
+    first = np.maximum.accumulate(np.where(new, place, 0), axis=-1)
+    ending = np.where(np.roll(new, -1, axis=-1), place, blocks.shape[-1])  # the first position is always new
+    last = np.flip(np.minimum.accumulate(np.flip(ending, -1), axis=-1), -1)
+    return first, last
 
 
 # -- the advantage of some keys in q·k, split exactly into norm and angle (methods §4) --------------------------------

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from floatlens.models.visibility import Visibility
+
 __all__ = ["HIDDEN", "BlockMask", "as_block_mask", "describe_mask"]
 
 HIDDEN = -30000.0
@@ -24,7 +26,8 @@ class BlockMask:
     """Visibility of `kv_length` keys from `q_length` queries that begin at absolute position `q_offset`.
 
     `causal` and `full` are the two patterns with a fast path; `rule` is transformers' own (batch, head, query, key)
-    predicate for every other one (sliding windows, packed sequences); `padding` is (batch, key), True for real tokens.
+    predicate for every other one (sliding windows, packed sequences); `blocks` says which blocks each query sees, for
+    block diffusion; `padding` is (batch, key), True for real tokens.
     """
 
     q_length: int
@@ -36,9 +39,24 @@ class BlockMask:
     padding: Tensor | None = None
     explicit: Tensor | None = None
     """A ready-made (batch, 1 or head, query, key) mask: bool, or additive float."""
+    blocks: Visibility | None = None
+
+    @classmethod
+    def of(cls, visible: Visibility) -> BlockMask:
+        """The mask of a pass whose model says what each query sees."""
+        keys = visible.blocks.shape[1]
+        padding = None if visible.real is None or bool(visible.real.all()) else visible.real
+        return cls(keys - visible.offset, keys, visible.offset, padding=padding, blocks=visible)
+
+    @property
+    def irregular(self) -> bool:
+        """Whether queries may see something else than all keys or those up to their own position."""
+        return self.rule is not None or self.explicit is not None or self.blocks is not None
 
     def key_stop(self, stop: int) -> int:
         """One past the last key that queries before `stop` can see."""
+        if self.blocks is not None:
+            return int(self.blocks.stop[:stop].max())
         return min(self.kv_length, self.q_offset + stop - self.kv_offset) if self.causal else self.kv_length
 
     def hide(self, logits: Tensor, start: int, stop: int, batch: slice, heads: slice) -> None:
@@ -51,11 +69,16 @@ class BlockMask:
             first = max(0, self.q_offset + start - self.kv_offset)
             future = self._keys(first, logits.shape[-1], device) > self._queries(start, stop, device)[:, None]
             logits[..., first:].masked_fill_(future, HIDDEN)
+        elif self.blocks is not None:
+            keys, first = logits.shape[-1], int(self.blocks.first_hidden[start:stop].min())
+            if first < keys:
+                seen = self.blocks.rows(start, stop, batch, first, keys).to(device)
+                logits[..., first:].masked_fill_(~seen, HIDDEN)
         elif self.rule is not None:
             visible = self._by_rule(start, stop, logits.shape[-1], batch, device)
             logits.masked_fill_(~visible, HIDDEN)
         if self.padding is not None:
-            real = self.padding[batch, None, None, : logits.shape[-1]]
+            real = self.padding[batch, None, None, : logits.shape[-1]].to(device)
             logits.masked_fill_(~real, HIDDEN)
 
     def visible(self, start: int, stop: int, batch: int, device: torch.device) -> Tensor:

@@ -71,6 +71,12 @@ class PassState:
     needed: NDArray[np.bool_] | None = None
     """(query,): rows whose output is needed from the last layer, where not all are."""
     causal: bool = False
+    keep: bool = False
+    """Whether a cache holds the keys of this pass afterwards, so later passes continue it."""
+    is_step: bool = True
+    """False for a pass that only fills the cache."""
+    blocks: NDArray[np.int64] | None = None
+    """(batch, key): block numbers, where a query sees its own block and those before it."""
     position: PassPosition | None = None
     """The position of the pass in its decoding run; known only while edits are active."""
 

@@ -77,7 +77,7 @@ def choosable(layer: Layer, rows: RowGroup = "all") -> Tensor:
     if rows != "all":
         alive = alive & layer.state.answer_rows.any(1)
     present = torch.from_numpy(position.real & alive[:, None]).to(layer.query.device)
-    if not layer.state.causal or (layer.mask.rule is None and layer.mask.explicit is None):
+    if not layer.state.causal or not layer.mask.irregular:
         return present
     seen = []
     for sample, row in enumerate(layer.state.last_rows.tolist()):

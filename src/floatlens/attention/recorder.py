@@ -96,6 +96,8 @@ class Recorder:
     passes: int = 0
     steps: list[int] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
+    blocks: list[NDArray[np.int64] | None] = field(default_factory=list)
+    """Of each recorded pass: the block number of each key (batch, key), where its mask goes by blocks."""
     committed: list[Committed] = field(default_factory=list)
     variables: dict[str, StepStore] = field(default_factory=dict)
     edits: tuple[object, ...] = ()
@@ -141,15 +143,21 @@ class Recorder:
             evidence=evidence,
             needed=None if info.needed is None else info.needed.cpu().numpy(),
             causal=model.kind == "arm",
+            keep=info.keep,
+            is_step=info.step,
+            blocks=None if info.visible is None else info.visible.numbers(),
         )
         self._current = {}
         return self._state
 
     def close_pass(self) -> None:
-        """Store the results of the pass if its step was selected."""
+        """Store the results of the pass if its step was selected; one that only fills the cache is no step."""
         assert self._state is not None
+        if not self._state.is_step:
+            return
         if self.files(self._state.step):
             self.steps.append(self._state.step)
+            self.blocks.append(self._state.blocks)
             self.lengths.append(self._state.offset + self._state.queries)
             for name, array in self._current.items():
                 self.variables[name].append(array)
@@ -161,7 +169,7 @@ class Recorder:
 
     def wants(self, layer: Layer) -> bool:
         """Selected layers are observed in selected steps; with a cache in every step, as later ones build on it."""
-        cached = self.model.kind == "arm"
+        cached = self.model.kind == "arm" or layer.state.keep
         return layer.index in self.layers and (cached or self.files(layer.state.step)) and bool(self.probes)
 
     def take(self, probe: Probe, layer: Layer) -> None:
@@ -202,8 +210,6 @@ class Recorder:
 
     def _merge(self, spec: Variable, layer: Layer, value: Tensor | Mean) -> Tensor:
         """Combine this pass with the cached ones before it (see `Variable.merge`)."""
-        if self.model.kind != "arm":
-            return value.total / value.weight if isinstance(value, Mean) else value
         slot = (spec.name, layer.index)
         before, weights = self._running.get(slot, (None, None)) if layer.state.offset else (None, None)
         if isinstance(value, Mean):
@@ -212,11 +218,13 @@ class Recorder:
             if before is not None and weights is not None:
                 total = total + (_grow(before, total) if keyed else before)
                 weight = weight + (_grow(weights, weight) if keyed and weight.shape[-1] > 1 else weights)
-            self._running[slot] = total, weight
+            if layer.state.keep:
+                self._running[slot] = total, weight
             return total / weight
         if spec.merge == "append":
             value = value if before is None else torch.cat([before, value], dim=-1)
-            self._running[slot] = value, None
+            if layer.state.keep:
+                self._running[slot] = value, None
         return value
 
     def commit(self, step: Any) -> None:

@@ -66,6 +66,7 @@ class Session:
         self.tracker = RunTracker(self.model) if self.edits else None
         self.needs = frozenset(need for probe in self.probes for need in probe.needs)
         self.state: PassState | None = None
+        self._blocks: BlockMask | None = None  # of the pass, where its model says what each query sees
         self._residual: Tensor | None = None
         self._open: Layer | None = None  # watched, and its output not seen yet
         self._calls = 0
@@ -75,12 +76,13 @@ class Session:
         position = None if self.tracker is None else self.tracker.follow(info)
         if self.ambient and position is not None:
             self.recorder.passes = position.step
+        self._blocks = None if info.visible is None else BlockMask.of(info.visible)
         self.state = self.recorder.open_pass(self.model, info)
         self.state.position = position
 
     def end(self) -> None:
         self.recorder.close_pass()
-        self.state = None
+        self.state = self._blocks = None
 
     def note_residual(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Forward pre-hook of every layer: the state that enters it."""
@@ -88,7 +90,7 @@ class Session:
 
     def note_output(self, _: nn.Module, __: Any, output: Any) -> None:
         """Forward hook of every layer: the state that leaves it."""
-        if self._open is not None and self.recorder.files(self._open.state.step):
+        if self._open is not None and self._open.state.is_step and self.recorder.files(self._open.state.step):
             for probe in self.probes:
                 probe.output(self._open, output[0] if isinstance(output, tuple) else output)
         self._open = None
@@ -106,6 +108,7 @@ class Session:
         layer_idx = getattr(module, "layer_idx", None)
         index = self._calls if layer_idx is None else int(layer_idx)
         self._calls += 1
+        mask = mask if self._blocks is None else self._blocks
         run = partial(attend, query, key, value, mask, scaling=scaling, softcap=softcap, workspace=self.workspace)
         if self.state is None:
             return run()
@@ -309,8 +312,10 @@ def installed(model: LanguageModel, session: Session) -> Iterator[None]:
             name = type(module).__name__
             raise FloatlensError(f"{model.ref}: {name} has its own attention function; this model cannot be traced")
         model.observers.append(session)
+        model.describes_masks = True
         yield
     finally:
+        model.describes_masks = outer is not None
         model.whole_rows = outer is not None and "output" in outer.needs
         if session in model.observers:
             model.observers.remove(session)

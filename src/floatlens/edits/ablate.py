@@ -203,7 +203,7 @@ class AblateHeads(RowEdit):
     def has_fast_path(self, layer: Layer) -> bool:
         if self.mode == "zero":
             return True
-        windowed = layer.mask.rule is not None or layer.mask.explicit is not None
+        windowed = layer.mask.irregular
         return self.strength == 1 and (self.mode == "mean" or not windowed)
 
     def edit_block(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:

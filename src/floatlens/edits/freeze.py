@@ -119,7 +119,7 @@ class FreezeLayers(RowEdit):
         return marked
 
     def has_fast_path(self, layer: Layer) -> bool:
-        return self.strength == 1 and layer.mask.rule is None and layer.mask.explicit is None
+        return self.strength == 1 and not layer.mask.irregular
 
     def edit_block(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
         for rows in self.rows(site):

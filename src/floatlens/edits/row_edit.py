@@ -101,7 +101,7 @@ class Rows:
     @property
     def windowed(self) -> bool:
         """Whether rows may see less than all preceding keys: a sliding window or an explicit mask."""
-        return self.site.layer.mask.rule is not None or self.site.layer.mask.explicit is not None
+        return self.site.layer.mask.irregular
 
     @property
     def partial(self) -> bool:

@@ -3,8 +3,8 @@
 The checkpoint is the base model's own format under another model_type, so transformers' configuration class reads it.
 A plain checkpoint of the base type is taken too, when asked for by `family=`. Sliding windows are refused by name.
 
-Two kinds share the model_type and all fields of config.json: MDLM with full attention, covered here, and BD3LM, which
-is block-causal. A checkpoint that names itself BD3LM is refused; one that names neither is loaded with a warning.
+Two kinds share the model_type and all fields of config.json: MDLM with full attention, and BD3LM, which is
+block-causal. Which one it is must be said by the repository's name, the model card, or the user (`attention=`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from .plan import Family, Plan, Published
 from .settings import Settings
 
 __all__ = ["LLAMA", "QWEN2", "QWEN3"]
+
+_BLOCK_SIZE = 32  # of every published BD3LM; no file of theirs says it
 
 
 def _make(base: str, stem: str) -> Family:
@@ -32,11 +34,7 @@ def _make(base: str, stem: str) -> Family:
             raise FloatlensError(
                 f"{settings.where}: model_type is {settings.model_type!r}; the {name} family reads {name!r} or {base!r}"
             )
-        if _named_kind(settings) == "bd3lm":
-            raise FloatlensError(
-                f"{settings.where}: a block-diffusion checkpoint (BD3LM); its attention is block-causal, which the "
-                f"{name} family does not cover yet"
-            )
+        attention = _attention(settings, plain=settings.model_type == base)
         config_class = getattr(transformers, f"{stem}Config")
         settings.only(name, "use_sliding_window", False)
         settings.nothing_else(name, [*config_class().to_dict(), "rope_theta", "rope_scaling", "is_causal"])
@@ -46,21 +44,28 @@ def _make(base: str, stem: str) -> Family:
             raise FloatlensError(
                 f"{settings.where}: `layer_types` has {odd[0]!r}, which the {name} family does not cover"
             )
-        return Plan(getattr(transformers, f"{stem}ForCausalLM"), config)
+        architecture = getattr(transformers, f"{stem}ForCausalLM")
+        if attention == "full":
+            return Plan(architecture, config)
+        blocks = settings.told.block_size or _BLOCK_SIZE
+        return Plan(architecture, config, attention="block_causal", block_size=blocks, sampler="bd3lm")
 
-    def caution(settings: Settings) -> str | None:
-        if _named_kind(settings) is not None:
-            return None
-        return (
-            "it does not say whether this is MDLM (full attention) or BD3LM (block-causal, not covered); "
-            f'MDLM is assumed, give family="{name}" if that is right'
+    about = f"{stem} adapted to diffusion (dllm): MDLM, and BD3LM with block-causal attention"
+    mdlm = Published(f"dllm's MDLM adaptations of {stem} (dllm-hub/{stem}*-mdlm-*)", verified="class")
+    return Family(name, kind="mdm", shift=False, about=about, claims=claims, plan=plan, published=(mdlm,))
+
+
+def _attention(settings: Settings, *, plain: bool) -> str:
+    """What the user says, else what the checkpoint says; a plain checkpoint of the base is read with full attention."""
+    told, named = settings.told, _named_kind(settings)
+    if told.attention is not None:
+        return told.attention
+    if named is None and told.block_size is None and not plain:
+        raise FloatlensError(
+            f"{settings.where}: it does not say whether its attention is full (MDLM) or block-causal (BD3LM); "
+            f'give attention="full", or attention="block_causal" with its block_size= (published: {_BLOCK_SIZE})'
         )
-
-    about = f"{stem} adapted to diffusion (dllm)"
-    rows = (Published(f"dllm's MDLM adaptations of {stem} (dllm-hub/{stem}*-mdlm-*)", verified="class"),)
-    return Family(
-        name=name, kind="mdm", shift=False, about=about, claims=claims, plan=plan, caution=caution, published=rows
-    )
+    return "block_causal" if named == "bd3lm" or (named is None and told.block_size is not None) else "full"
 
 
 def _named_kind(settings: Settings) -> str | None:

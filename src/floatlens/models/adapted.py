@@ -66,7 +66,7 @@ class Adapted(BaseModel):
         changed: dict[str, Any] = {"module": module, "ref": ref or base.ref, "observers": [], "head": None}
         if self.to == "diffusion":
             changed |= {"kind": "mdm", "family": FAMILY_NAME, "mask_id": self.mask_token_id}
-            changed |= {"attention": self.attention}
+            changed |= {"attention": self.attention, "sampler": None}
             module.config.is_causal = False
         return replace(base, **changed)
 

@@ -17,6 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from floatlens.core.errors import FloatlensError
+from floatlens.models.chosen_rows import chosen_rows, short_tail
+from floatlens.models.told import check_block_size
+from floatlens.models.visibility import Visibility, causal_blocks, position_blocks
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Attention", "Kind", "LanguageModel", "Pass", "PassObserver"]
 
 Kind = Literal["arm", "mdm"]
-Attention = Literal["causal", "full", "block"]
+Attention = Literal["causal", "full", "block", "block_causal"]
 
 _POSITION_WISE = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 """Classes whose last layer may skip rows: after its attention every position goes its own way to the head."""
@@ -43,6 +46,12 @@ class Pass:
     offset: int
     needed: Tensor | None = None
     """(query,) bool: the rows that the last layer computes in full; None when it computes all of them."""
+    visible: Visibility | None = None
+    """What each query sees, where that is neither all keys nor those before it."""
+    keep: bool = False
+    """Whether a cache holds this pass's keys afterwards."""
+    step: bool = True
+    """Whether the pass is a step of decoding; one that only fills the cache is not."""
 
 
 class PassObserver(Protocol):
@@ -59,10 +68,11 @@ class LanguageModel:
 
     `shift` says that the logits of row i decide position i + 1. `head` is the module whose input is cut to the rows
     that `logits_at` asks for (None: the module's output embedding). `position_offset` is what an absolute position
-    table adds to a position (RoBERTa: padding_idx + 1). `attention` is "causal", "full", or "block": causal, but what
-    is being written is bidirectional in itself; it follows from `kind` unless given. `control` is set on a model that
-    serves as a control of another (see `shuffled`): `of` is that model's reference, `kind` and `seed` say how it was
-    made.
+    table adds to a position (RoBERTa: padding_idx + 1). `attention` is "causal", "full", "block_causal" (a position
+    sees its block of `block_size` positions and all blocks before), or "block": causal, but what is being written is
+    bidirectional in itself; it follows from `kind` unless given.
+    `control` is set on a model that serves as a control of another (see `shuffled`): `of` is that model's reference,
+    `kind` and `seed` say how it was made.
 
     Example: `fl.load("scale:llada").forward(torch.tensor([[5, 7, 9]])).shape  # (batch, position, vocabulary)`
     """
@@ -82,18 +92,23 @@ class LanguageModel:
     head: nn.Module | None = None
     position_offset: int = 0
     attention: Attention | None = None
+    block_size: int | None = None
     control: Mapping[str, Any] | None = None
     sampler: str | None = None
     """The sampler that `decode` takes unless told otherwise; None: the one that goes with `kind` and `shift`."""
     observers: list[PassObserver] = field(default_factory=list)
     whole_rows: bool = False
     """The last layer computes all rows, also those whose logits nobody asks for; set while its output is observed."""
+    describes_masks: bool = False
+    """The attention function reads `Pass.visible`, so no (query, key) mask is built; set while it is captured."""
 
     def __post_init__(self) -> None:
         if self.kind == "mdm" and self.mask_id is None:
             raise FloatlensError(f"{self.ref}: a masked diffusion model needs a mask token, and none was given")
         if self.attention is None:
             self.attention = "causal" if self.kind == "arm" else "full"
+        if self.attention == "block_causal":
+            check_block_size(self.block_size)
         self.module.train(False)
         self.module.requires_grad_(False)
 
@@ -154,7 +169,10 @@ class LanguageModel:
         logits_at: Tensor | None = None,
         *,
         writing: Tensor | None = None,
+        blocks: Tensor | None = None,
         cache: Cache | None = None,
+        keep: bool = True,
+        step: bool = True,
         observed: bool = True,
     ) -> Tensor:
         """Raw (never shifted) logits of `ids` (batch, query).
@@ -163,25 +181,35 @@ class LanguageModel:
         query) defaults to counting real tokens, so padding on either side moves no token. `logits_at`: None gives
         (batch, query, vocabulary); a 1-D tensor of rows (batch, rows, vocabulary); a 2-D bool tensor (batch, query)
         (true entries, vocabulary), row by row; only those rows go through the head. `writing` (batch, query) bool marks
-        what is being written, for block attention (None: the masks). `cache` is updated in place.
+        what is being written, for block attention (None: the masks). `blocks` (batch, key) are block numbers that
+        replace the model's own mask: a query sees the keys whose number is not larger than its own. `cache` is updated
+        in place, or left as it was with `keep=False`. `step=False` marks a pass that only fills the cache;
         `observed=False` leaves the observers out of this pass.
         """
-        offset = self._check(ids, attention_mask, logits_at, cache)
+        if cache is not None and not keep and not cache.get_seq_length():
+            cache = None  # nothing to read, and nothing is to be kept
+        offset = self._check(ids, attention_mask, logits_at, cache, blocks)
         ids = ids.to(self.device)
         mask = None if attention_mask is None else attention_mask.to(self.device)
         inputs = self._inputs(ids, mask, positions, offset, cache)
-        if self.attention == "block":
-            inputs["attention_mask"] = self._blocks(ids, mask, writing)
-        needed = self._needed(logits_at)
-        with self._announce(Pass(ids, mask, offset, needed), observed), self._rows(logits_at), self._tail(needed):
-            logits: Tensor = self.module(**inputs).logits
+        visible = self._visible(ids, mask, positions, offset, writing, blocks)
+        if visible is not None:
+            inputs["attention_mask"] = None if self.describes_masks else visible.dense()
+        needed, head = self._needed(logits_at), None if logits_at is None else self._output
+        info = Pass(ids, mask, offset, needed, visible, keep and cache is not None, step)
+        try:
+            with self._announce(info, observed), chosen_rows(head, logits_at), short_tail(self._last_layer, needed):
+                logits: Tensor = self.module(**inputs).logits
+        finally:
+            if cache is not None and not keep:
+                cache.crop(offset - int(cache.get_seq_length()))
         return logits[0] if logits_at is not None and logits_at.ndim == 2 else logits
 
     def new_cache(self) -> Cache:
         """An empty key/value cache that keeps every key, for `forward(cache=...)`."""
         from transformers import DynamicCache
 
-        if self.kind != "arm":
+        if self.attention == "full":
             raise FloatlensError(f"{self.ref} is bidirectional ({self.family}): it has no use for a key/value cache")
         kinds = set(getattr(self.config, "layer_types", None) or ())
         if kinds <= {"full_attention", "sliding_attention"}:
@@ -215,16 +243,20 @@ class LanguageModel:
             raise FloatlensError(f"{self.ref}: its configuration has no `{name}`, which floatlens needs")
         return value
 
-    def _check(self, ids: Tensor, mask: Tensor | None, logits_at: Tensor | None, cache: Cache | None) -> int:
+    def _check(
+        self, ids: Tensor, mask: Tensor | None, logits_at: Tensor | None, cache: Cache | None, blocks: Tensor | None
+    ) -> int:
         """Refuse shapes that torch would broadcast into something else; give the number of cached keys."""
         if ids.ndim != 2:
             raise FloatlensError(f"ids must be (batch, query), not {tuple(ids.shape)}")
-        if cache is not None and self.kind != "arm":
+        if cache is not None and blocks is None and self.attention in ("full", "block"):
             raise FloatlensError(f"{self.ref} is bidirectional ({self.family}): it cannot use a key/value cache")
         offset = 0 if cache is None else int(cache.get_seq_length())
         keys = (ids.shape[0], offset + ids.shape[1])
         if mask is not None and tuple(mask.shape) != keys:
             raise FloatlensError(f"attention_mask must be (batch, key) = {keys}, not {tuple(mask.shape)}")
+        if blocks is not None and tuple(blocks.shape) != keys:
+            raise FloatlensError(f"blocks must be (batch, key) = {keys}, not {tuple(blocks.shape)}")
         if logits_at is None:
             return offset
         by_mask = logits_at.dtype == torch.bool and logits_at.shape == ids.shape
@@ -253,18 +285,36 @@ class LanguageModel:
             inputs["past_key_values"] = cache
         return inputs
 
-    def _blocks(self, ids: Tensor, mask: Tensor | None, writing: Tensor | None) -> Tensor:
-        """(batch, 1, query, key) bool: causal, but what is being written sees all of itself."""
-        assert self.mask_id is not None  # block attention is for what writes by filling masks
-        together = ids.eq(self.mask_id) if writing is None else writing.to(ids.device)
-        if together.shape != ids.shape:
-            raise FloatlensError(f"writing must be {tuple(ids.shape)} as ids, not {tuple(together.shape)}")
-        place = torch.arange(ids.shape[1], device=ids.device)
-        seen = (place[None, :] <= place[:, None]) | (together[:, :, None] & together[:, None, :])
-        if mask is not None:
-            seen = seen & mask.bool()[:, None, :]
-            seen = seen | torch.eye(len(place), dtype=torch.bool, device=ids.device)  # padding sees itself
-        return seen[:, None]
+    def _visible(
+        self,
+        ids: Tensor,
+        mask: Tensor | None,
+        positions: Tensor | None,
+        offset: int,
+        writing: Tensor | None,
+        blocks: Tensor | None,
+    ) -> Visibility | None:
+        """What each query sees; None for full and causal attention, whose masks transformers makes."""
+        together, (batch, keys) = None, (ids.shape[0], offset + ids.shape[1])
+        if blocks is not None:
+            blocks = blocks.to(ids.device)
+        elif self.attention == "block":
+            assert self.mask_id is not None  # block attention is for what writes by filling masks
+            together = ids.eq(self.mask_id) if writing is None else writing.to(ids.device)
+            if together.shape != ids.shape:
+                raise FloatlensError(f"writing must be {tuple(ids.shape)} as ids, not {tuple(together.shape)}")
+            blocks = causal_blocks(batch, keys, ids.device)
+        elif self.attention == "block_causal":
+            assert self.block_size is not None
+            if positions is not None and offset:
+                raise FloatlensError("positions with a cache leave the blocks of cached keys open; give blocks as well")
+            if positions is None:
+                real = torch.ones(batch, keys, dtype=torch.long, device=ids.device) if mask is None else mask.long()
+                positions = (real.cumsum(dim=1) - 1).clamp(min=0)
+            blocks = position_blocks(positions.to(ids.device), self.block_size)
+        else:
+            return None
+        return Visibility(blocks, offset, None if mask is None else mask.bool(), together)
 
     def _positions(self, ids: Tensor, mask: Tensor | None, positions: Tensor | None, offset: int) -> Tensor:
         length = ids.shape[1]
@@ -319,57 +369,11 @@ class LanguageModel:
         needed: Tensor = logits_at.any(0)
         return needed
 
-    @contextmanager
-    def _tail(self, needed: Tensor | None) -> Iterator[None]:
-        """Spare the last layer the rows that nobody asks for: nothing after its attention mixes positions."""
-        if needed is None or self._last_layer is None:
-            yield
-            return
-
-        rows = needed.nonzero().flatten()
-
-        def cut(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            return (args[0].index_select(1, rows.to(args[0].device)), *args[1:])
-
-        def put_back(_: nn.Module, __: Any, output: Tensor) -> Tensor:
-            whole = output.new_zeros(output.shape[0], len(needed), output.shape[2])
-            return whole.index_copy_(1, rows.to(output.device), output)
-
-        parts = [self._last_layer.get_submodule(name) for name in ("self_attn.o_proj", "mlp")]
-        hooks = [part.register_forward_pre_hook(cut) for part in parts]
-        hooks += [part.register_forward_hook(put_back) for part in parts]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    @contextmanager
-    def _rows(self, logits_at: Tensor | None) -> Iterator[None]:
-        """Let only the chosen rows into the head, by a hook that is gone afterwards.
-
-        One way for every class: `logits_to_keep` exists in causal classes only, and not in all of them. A 2-D choice
-        arrives as a batch of one, since heads may expect three dimensions.
-        """
-        if logits_at is None:
-            yield
-            return
+    @property
+    def _output(self) -> nn.Module:
+        """The module whose input is cut to the chosen rows."""
         head: Any = self.head if self.head is not None else self.module.get_output_embeddings()  # type: ignore[no-untyped-call]
         if head is None:
             raise FloatlensError(f"{type(self.module).__name__} names no output embedding, so no rows can be chosen")
-        calls = 0
-
-        def keep(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            nonlocal calls
-            calls += 1
-            states: Tensor = args[0]
-            at = logits_at.to(states.device)
-            return (states[at][None] if at.ndim == 2 else states[:, at], *args[1:])
-
-        hook = head.register_forward_pre_hook(keep)
-        try:
-            yield
-        finally:
-            hook.remove()
-        if calls != 1:
-            raise RuntimeError(f"{type(self.module).__name__} ran its head {calls} times in one pass, not once")
+        found: nn.Module = head
+        return found

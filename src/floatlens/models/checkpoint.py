@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from floatlens.core.errors import FloatlensError
 from floatlens.core.files import fingerprint
 
 from .settings import Settings
+from .told import Told
 
 __all__ = ["Checkpoint", "brief", "find", "weights_of"]
 
@@ -32,10 +33,11 @@ class Checkpoint:
     folder: Path
     hub_id: str | None = None
     revision: str | None = None
+    told: Told = field(default_factory=Told)
 
     @property
     def settings(self) -> Settings:
-        return Settings.read(self.folder / "config.json")
+        return Settings.read(self.folder / "config.json", self.told)
 
     def optional_json(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder, empty when there is none."""
@@ -83,19 +85,20 @@ class Checkpoint:
         return [] if missing else [self.folder / name for name in names]
 
 
-def find(ref: str, revision: str | None) -> Checkpoint:
+def find(ref: str, revision: str | None, told: Told | None = None) -> Checkpoint:
     """The checkpoint behind a path or a hub id; of the latter only the small files are fetched."""
+    told = told or Told()
     path = Path(ref).expanduser()
     if path.is_dir():
         if revision is not None:
             raise FloatlensError(f"{ref}: revision= is for hub repositories, and this is a local folder")
-        return Checkpoint(ref, path)
+        return Checkpoint(ref, path, told=told)
     if path.exists():
         raise FloatlensError(f"{ref}: expected a folder with a config.json, or a .gguf file")
     if _HUB_ID.fullmatch(ref) is None or ref.startswith("."):
         raise FloatlensError(f"{ref}: no such folder, and not a hub id such as org/name")
     folder = _snapshot(ref, revision, _SMALL)
-    return Checkpoint(ref, folder, hub_id=ref, revision=folder.name)
+    return Checkpoint(ref, folder, hub_id=ref, revision=folder.name, told=told)
 
 
 def weights_of(path: str, revision: str | None = None) -> str | None:

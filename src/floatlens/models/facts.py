@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,13 @@ from floatlens.core.files import fingerprint
 from floatlens.models import names, registry
 from floatlens.models.adapted import FAMILY_NAME, Adapted, adapter_digest, adapter_folder, base_of, read_adapted
 from floatlens.models.checkpoint import find
-from floatlens.models.plan import plan_checkpoint
+from floatlens.models.plan import Reading, plan_checkpoint, read_as
+from floatlens.models.told import Told
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from floatlens.models import Kind
+    from floatlens.models.base import Attention, Kind
     from floatlens.models.plan import Family
 
 __all__ = ["Facts", "look", "tokenizer_of"]
@@ -50,25 +51,32 @@ class Facts:
     mask_id: int | None
     mask_text: str | None
     tokenizer: str | None
+    attention: Attention | None = None
+    block_size: int | None = None
     sampler: str | None = None
-    """As in `LanguageModel.sampler`."""
     control: Mapping[str, Any] | None = None
     """For a control of another model, as in `LanguageModel.control`."""
 
 
 def look(
-    ref: str, *, family: str | None = None, revision: str | None = None, adapter: str | Path | None = None
+    ref: str,
+    *,
+    family: str | None = None,
+    revision: str | None = None,
+    adapter: str | Path | None = None,
+    told: Told | None = None,
 ) -> Facts:
     """Read the configuration and the tokenizer of a hub id, a folder, a .gguf file or a registered name."""
+    told = told or Told()
     path = names.resolve(ref)
     folder = adapter_folder(ref, path, adapter)
     adapted = read_adapted(Path(path).expanduser() if folder is None else folder)
     mask_id = None if adapted is None or adapted.to == "autoregressive" else adapted.mask_token_id
     if folder is None:
-        base = _look_whole(ref, path, family, revision, mask_id)
+        base = _look_whole(ref, path, family, revision, mask_id, told)
         return base if adapted is None else _changed(base, adapted)
     named = ref if adapter is not None else base_of(folder)
-    base = _look_whole(ref, names.resolve(named), family, revision, mask_id)
+    base = _look_whole(ref, names.resolve(named), family, revision, mask_id, told)
     digest = hashlib.sha256(f"{base.weights} {adapter_digest(folder)}".encode()).hexdigest()
     base = replace(base, ref=ref if adapter is None else f"{ref} + {folder}", weights=digest)
     return base if adapted is None else _changed(base, adapted)
@@ -92,31 +100,33 @@ def _changed(base: Facts, adapted: Adapted) -> Facts:
     """The facts of a base, and what adaptation made of it."""
     if adapted.to == "autoregressive":
         return base
-    return replace(base, family=FAMILY_NAME, kind="mdm")
+    return replace(base, family=FAMILY_NAME, kind="mdm", attention=adapted.attention)
 
 
-def _look_whole(ref: str, path: str, family: str | None, revision: str | None, mask_id: int | None) -> Facts:
+def _look_whole(
+    ref: str, path: str, family: str | None, revision: str | None, mask_id: int | None, told: Told
+) -> Facts:
     """The facts of a checkpoint; `mask_id` is given for one that was adapted."""
     chosen = None if family is None else registry.FAMILIES[family]
     if path.endswith(".gguf"):
         return _look_gguf(ref, path, chosen, revision, mask_id)
     from floatlens.models.tokenizer import find_mask, load_tokenizer
 
-    checkpoint = find(path, revision)
+    checkpoint = find(path, revision, told)
     settings = checkpoint.settings
     reads = registry.pick(settings, family)
     plan = plan_checkpoint(reads, checkpoint.settings)
+    reading = read_as(reads, plan, settings)
     tokenizer = load_tokenizer(checkpoint, byte_pair=reads.byte_pair)
     config = plan.config.get_text_config()
-    if mask_id is None and reads.kind == "mdm":
+    if mask_id is None and reading.kind == "mdm":
         mask_id = find_mask(settings, tokenizer, config.vocab_size, plan.mask_id)
     classes = settings.get("architectures")
     declared = classes[0] if isinstance(classes, list) and classes else None
     own = plan.architecture.__name__
     architecture = str(declared) if own.startswith("Auto") and declared else own
     which = (checkpoint.revision, checkpoint.weights_digest())
-    facts = _facts(ref, which, reads, config, tokenizer, architecture, mask_id, plan.position_offset)
-    return replace(facts, sampler=plan.sampler)
+    return _facts(ref, which, reading, config, tokenizer, architecture, mask_id, plan.position_offset)
 
 
 def _look_gguf(ref: str, file: str, chosen: Family | None, revision: str | None, mask_id: int | None) -> Facts:
@@ -133,13 +143,14 @@ def _look_gguf(ref: str, file: str, chosen: Family | None, revision: str | None,
         raise FloatlensError(f"{ref}: transformers cannot read its header ({error})") from error
     tokenizer = load_gguf_tokenizer(path)
     which = (None, fingerprint([path]))
-    return _facts(ref, which, FAMILY, config.get_text_config(), tokenizer, f"{config.model_type} (GGUF)", mask_id, 0)
+    reading = Reading(FAMILY.name, FAMILY.kind, FAMILY.shift, "causal", None, None)
+    return _facts(ref, which, reading, config.get_text_config(), tokenizer, f"{config.model_type} (GGUF)", mask_id, 0)
 
 
 def _facts(
     ref: str,
     which: tuple[str | None, str | None],
-    family: Family,
+    reading: Reading,
     config: Any,
     tokenizer: Any,
     architecture: str,
@@ -161,9 +172,7 @@ def _facts(
         ref=ref,
         revision=which[0],
         weights=which[1],
-        family=family.name,
-        kind=family.kind,
-        shift=family.shift,
+        **asdict(reading),
         architecture=architecture,
         layers=needed("num_hidden_layers"),
         heads=needed("num_attention_heads"),

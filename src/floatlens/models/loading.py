@@ -12,6 +12,7 @@ import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
+from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,9 @@ from .base import LanguageModel
 from .causal import FAMILY as CAUSAL
 from .causal import check_gguf
 from .checkpoint import Checkpoint, brief, find, weights_of
-from .plan import Family, plan_checkpoint
+from .plan import Family, Reading, plan_checkpoint, read_as
 from .tokenizer import find_mask, load_gguf_tokenizer, load_tokenizer
+from .told import Told
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -46,6 +48,10 @@ def load(
     device_map: str | dict[str, Any] | None = None,
     revision: str | None = None,
     adapter: str | Path | None = None,
+    attention: str | None = None,
+    block_size: int | None = None,
+    mask_id: int | None = None,
+    mode: str | None = None,
 ) -> LanguageModel:
     """Load a hub id, a local folder, a .gguf file or a registered name such as `scale:llada`.
 
@@ -54,30 +60,38 @@ def load(
     to transformers as it is. `adapter` is a folder in peft's format whose weights are merged into the model; a folder
     that holds an adapter alone is loaded with the base it names.
 
+    The rest says what a checkpoint does not: `attention` is "full" or "block_causal", by blocks of `block_size`
+    positions; `mask_id` is the mask token; `mode` is for families whose weights run in more than one way.
+
     Example: `load("scale:llada", dtype="float32").kind  # "mdm"`
     """
     name = str(ref)
     chosen = None if family is None else registry.FAMILIES[family]
     place = _Placement(dtype, device, device_map)
+    told = Told(attention, block_size, mask_id, mode)
     with _quiet():
         path = names.resolve(name)
         folder = adapter_folder(name, path, adapter)
         if folder is None:
-            return _load_whole(name, path, chosen, place, revision)
+            return _load_whole(name, path, chosen, place, revision, told)
         base = name if adapter is not None else base_of(folder)
         try:
-            loaded = _load_whole(base, names.resolve(base), chosen, place, revision)
+            loaded = _load_whole(base, names.resolve(base), chosen, place, revision, told)
             digest = weights_of(names.resolve(base), revision)
         except FloatlensError as error:
             raise FloatlensError(f"{folder}: its base model cannot be loaded: {error}") from error
         return merge(loaded, folder, name if adapter is None else f"{name} + {folder}", digest)
 
 
-def _load_whole(name: str, path: str, chosen: Family | None, place: _Placement, revision: str | None) -> LanguageModel:
+def _load_whole(
+    name: str, path: str, chosen: Family | None, place: _Placement, revision: str | None, told: Told
+) -> LanguageModel:
     """A model without an adapter."""
     if path.endswith(".gguf"):
+        for said in told.given:
+            raise FloatlensError(f"{name}: {said}= is for diffusion models, and a .gguf file is autoregressive")
         return _load_gguf(name, path, chosen, place, revision)
-    checkpoint = find(path, revision)
+    checkpoint = find(path, revision, told)
     loaded = _load_folder(name, checkpoint, chosen, place)
     adapted = read_adapted(checkpoint.folder)  # a base all of whose weights were adapted
     return loaded if adapted is None else adapted.apply(loaded, loaded.module, name)
@@ -87,9 +101,10 @@ def _load_folder(name: str, checkpoint: Checkpoint, chosen: Family | None, place
     settings = checkpoint.settings
     family = registry.pick(settings, None if chosen is None else chosen.name)
     plan = plan_checkpoint(family, checkpoint.settings)  # a fresh copy: it counts what the family asks for
+    reading = read_as(family, plan, settings)
     config = plan.config.get_text_config()
     tokenizer = load_tokenizer(checkpoint, byte_pair=family.byte_pair)
-    mask_id = find_mask(settings, tokenizer, config.vocab_size, plan.mask_id) if family.kind == "mdm" else None
+    mask_id = find_mask(settings, tokenizer, config.vocab_size, plan.mask_id) if reading.kind == "mdm" else None
     options: dict[str, Any] = {"config": plan.config, "use_safetensors": checkpoint.weights()}
     if plan.key_mapping is not None:
         options["key_mapping"] = dict(plan.key_mapping)
@@ -98,9 +113,8 @@ def _load_folder(name: str, checkpoint: Checkpoint, chosen: Family | None, place
     return _wrap(
         name,
         module,
-        family,
+        reading,
         offset=plan.position_offset,
-        sampler=plan.sampler,
         mask_id=mask_id,
         tokenizer=tokenizer,
         revision=checkpoint.revision,
@@ -118,13 +132,14 @@ def _load_gguf(name: str, file: str, chosen: Family | None, place: _Placement, r
         module = _read_weights(AutoModelForCausalLM, path.parent, place, gguf_file=path.name)
     tokenizer = load_gguf_tokenizer(path)
     special = _special_ids(module.config.get_text_config(), {}, tokenizer)
-    return _wrap(name, module, CAUSAL, tokenizer=tokenizer, **special)
+    reading = Reading(CAUSAL.name, CAUSAL.kind, CAUSAL.shift, "causal", None, None)
+    return _wrap(name, module, reading, tokenizer=tokenizer, **special)
 
 
-def _wrap(name: str, module: PreTrainedModel, family: Family, offset: int = 0, **facts: Any) -> LanguageModel:
+def _wrap(name: str, module: PreTrainedModel, reading: Reading, offset: int = 0, **facts: Any) -> LanguageModel:
     """The module as its family reads it."""
     length = getattr(module.config.get_text_config(), "max_position_embeddings", None)
-    facts |= {"family": family.name, "kind": family.kind, "shift": family.shift, "position_offset": offset}
+    facts |= asdict(reading) | {"position_offset": offset}
     return LanguageModel(module=module, ref=name, max_length=None if length is None else length - offset, **facts)
 
 

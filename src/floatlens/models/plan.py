@@ -16,10 +16,20 @@ from floatlens.models.checkpoint import brief
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-    from .base import Kind
+    from .base import Attention, Kind
     from .settings import Settings
 
-__all__ = ["VERIFIED", "Family", "Plan", "Published", "Verified", "default_sampler", "plan_checkpoint"]
+__all__ = [
+    "VERIFIED",
+    "Family",
+    "Plan",
+    "Published",
+    "Reading",
+    "Verified",
+    "default_sampler",
+    "plan_checkpoint",
+    "read_as",
+]
 
 Verified = Literal["golden", "class", "experimental"]
 VERIFIED: dict[Verified, str] = {
@@ -38,7 +48,9 @@ class Plan:
     `surplus` are patterns of tensors that published checkpoints carry and this class has no use for; `head` is the
     dotted name of the module where rows are chosen; `position_offset` is what its position table adds.
 
-    `mask_id` is for families whose files do not name the mask token; `sampler` is the one they were published with.
+    `attention` and `block_size` are the mask rule, where it is not simply full (diffusion) or causal; `mask_id` is for
+    families whose files do not name the mask token; `sampler` is the one they were published with. `kind`, `shift` and
+    `mode` are for families that can be read in more than one way, instead of the family's own.
     """
 
     architecture: Any
@@ -47,8 +59,13 @@ class Plan:
     surplus: tuple[str, ...] = ()
     head: str | None = None
     position_offset: int = 0
+    attention: Attention | None = None
+    block_size: int | None = None
     mask_id: int | None = None
     sampler: str | None = None
+    kind: Kind | None = None
+    shift: bool | None = None
+    mode: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,18 @@ class Published:
     verified: Verified = "experimental"
     attention: str | None = None
     sampler: str | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a checkpoint is read: what its family says, and what its plan says instead."""
+
+    family: str
+    kind: Kind
+    shift: bool
+    attention: Attention
+    block_size: int | None
+    sampler: str | None
 
 
 @dataclass(frozen=True)
@@ -98,3 +127,20 @@ def plan_checkpoint(family: Family, settings: Settings) -> Plan:
         return family.plan(settings)
     except (ValueError, TypeError, OSError, KeyError, StrictDataclassError) as error:
         raise FloatlensError(f"{settings.where}: transformers refuses this configuration ({brief(error)})") from error
+
+
+def read_as(family: Family, plan: Plan, settings: Settings) -> Reading:
+    """How the checkpoint is read; what the user says and the family has no choice about is refused by name."""
+    kind = plan.kind or family.kind
+    attention = plan.attention or ("causal" if kind == "arm" else "full")
+    have = {"attention": attention, "block_size": plan.block_size, "mode": plan.mode}
+    for name, given in settings.told.given.items():
+        if name == "mask_id" and kind == "arm":
+            raise FloatlensError(f"{settings.where}: mask_id= is for diffusion models, and this one is autoregressive")
+        if name in have and given != have[name]:
+            said = f"no {name}" if have[name] is None else f"{name} {have[name]}"
+            raise FloatlensError(
+                f"{settings.where}: {name}={given!r} was given, but as {family.name} it has {said}; leave {name}= out"
+            )
+    shift = family.shift if plan.shift is None else plan.shift
+    return Reading(family.name, kind, shift, attention, plan.block_size, plan.sampler)

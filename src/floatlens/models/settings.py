@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.core.errors import FloatlensError
+from floatlens.models.told import Told
 
 __all__ = ["BOOKKEEPING", "Settings"]
 
@@ -29,16 +30,18 @@ BOOKKEEPING = frozenset(_WORDS.split())
 class Settings(Mapping[str, Any]):
     """The mapping itself, plus the questions a family asks of it; `where` is the file, for messages.
 
-    It remembers which keys were asked for, so `nothing_else` can refuse the others.
+    It remembers which keys were asked for, so `nothing_else` can refuse the others. `told` is what the user says of the
+    checkpoint that its files do not.
     """
 
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+    def __init__(self, values: Mapping[str, Any], where: str, told: Told | None = None) -> None:
+        self.told = told if told is not None else Told()
         self._values = dict(values)
         self._asked: set[str] = set()
         self.where = where
 
     @classmethod
-    def read(cls, path: Path) -> Settings:
+    def read(cls, path: Path, told: Told | None = None) -> Settings:
         """Read one config.json."""
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -48,7 +51,7 @@ class Settings(Mapping[str, Any]):
             raise FloatlensError(f"{path}: not valid JSON ({error})") from error
         if not isinstance(values, dict):
             raise FloatlensError(f"{path}: expected a JSON object, found {type(values).__name__}")
-        return cls(values, str(path))
+        return cls(values, str(path), told)
 
     def __getitem__(self, key: str) -> Any:
         self._asked.add(key)

@@ -82,10 +82,14 @@ def load_gguf_tokenizer(path: Path) -> PreTrainedTokenizerBase:
 
 
 def find_mask(settings: Settings, tokenizer: PreTrainedTokenizerBase | None, rows: int, own: int | None = None) -> int:
-    """The id of the mask token: from config.json, else the family's `own`, else the tokenizer's own,
-    else one of the usual names."""
-    found = settings.token("mask_token_id")
-    found = own if found is None else found
+    """The id of the mask token: from config.json, else what the user says, else the family's `own`, else the
+    tokenizer's, else one of the usual names."""
+    found, told = settings.token("mask_token_id"), settings.told.mask_id
+    if found is not None and told is not None and found != told:
+        raise FloatlensError(
+            f"{settings.where}: mask_id={told} was given, but its `mask_token_id` is {found}; leave mask_id= out"
+        )
+    found = next((given for given in (found, told, own) if given is not None), None)
     if found is None and tokenizer is not None:
         found = tokenizer.mask_token_id
         vocabulary = tokenizer.get_vocab() if found is None else {}
@@ -93,7 +97,8 @@ def find_mask(settings: Settings, tokenizer: PreTrainedTokenizerBase | None, row
     if found is None:
         without = "there is no tokenizer" if tokenizer is None else "the tokenizer has no mask token"
         raise FloatlensError(
-            f"{settings.where}: no mask token: there is no `mask_token_id` in it, and {without}; add `mask_token_id`"
+            f"{settings.where}: no mask token: there is no `mask_token_id` in it, and {without}; "
+            "give mask_id= or add `mask_token_id`"
         )
     if found >= rows:
         raise FloatlensError(f"{settings.where}: mask token {found} is outside the vocabulary of {rows}")

@@ -7,6 +7,7 @@ a step is that of a full pass over the sequence so far. The size of what is kept
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -29,7 +30,12 @@ def matrices(name: str, meaning: str) -> Variable:
 
 
 class Snapshot(Probe):
-    """Base class of the probes that keep matrices, in the last of their `variables`. `select=None` keeps none."""
+    """Base class of the probes that keep matrices, in the last of their `variables`. `select=None` keeps none.
+
+    `unseen` is what they hold for keys outside a query's block; of a causal model it is NaN.
+    """
+
+    unseen: ClassVar[float] = float("nan")
 
     def __init__(self, select: Select | None, max_bytes: int) -> None:
         self.select = select
@@ -77,15 +83,20 @@ class Snapshot(Probe):
 
     def keep(self, layer: Layer, rows: Tensor) -> None:
         """Rows (batch, selected head, new query, key) of this pass; stored if its step is selected."""
-        earlier = self._rows.get(layer.index)
+        earlier, blocks = self._rows.get(layer.index), layer.mask.blocks
+        blank = float("nan") if layer.state.causal else self.unseen
+        if blocks is not None and not layer.state.causal:
+            seen = blocks.rows(0, rows.shape[2], slice(None), 0, rows.shape[3])
+            rows = rows.masked_fill(~seen.to(rows.device), blank)
         if layer.state.offset and earlier is not None:
-            grown = torch.nn.functional.pad(earlier, (0, rows.shape[-1] - earlier.shape[-1]), value=float("nan"))
+            grown = torch.nn.functional.pad(earlier, (0, rows.shape[-1] - earlier.shape[-1]), value=blank)
             rows = torch.cat([grown, rows], dim=2)
         if layer.state.causal:
             q = torch.arange(rows.shape[3] - rows.shape[2], rows.shape[3], device=rows.device)[:, None]
             rows = rows.masked_fill(torch.arange(rows.shape[3], device=rows.device) > q, float("nan"))
-        self._rows[layer.index] = rows
-        if layer.state.step in self.chosen_steps:
+        if layer.state.keep:
+            self._rows[layer.index] = rows
+        if layer.state.is_step and layer.state.step in self.chosen_steps:
             self.taken[layer.state.step, layer.index] = rows.cpu().numpy()
             self._check(sum(matrix.nbytes for matrix in self.taken.values()), f"{len(self.taken)} matrices")
 
@@ -93,6 +104,7 @@ class Snapshot(Probe):
 class Matrix(Snapshot):
     """`Matrix(Select(layers=[0, -1], heads=0, steps=[0, 7]))`. Keys that a query cannot see by causality are NaN."""
 
+    unseen = 0.0
     name = "matrix"
     variables = (matrices("matrix", "attention weights, where asked for"),)
 

@@ -1,7 +1,7 @@
 """Column means of q·k, its angle and its norms (methods §4), in O(T·d) per head: no (query, key) product is formed.
 
-mean_i q_i·k_j = q̄·k_j, so only means of queries are needed; with a causal mask, means over the queries that see key j.
-Full q·k heatmaps are kept only for selected layers, heads and steps.
+mean_i q_i·k_j = q̄·k_j, so only means of queries are needed; with a causal or block-causal mask, means over the
+queries that see key j. Full q·k heatmaps are kept only for selected layers, heads and steps.
 """
 
 from __future__ import annotations
@@ -50,11 +50,13 @@ class QK(Snapshot):
         key_norm = torch.linalg.vector_norm(key, dim=-1)
         query_norm = torch.linalg.vector_norm(query, dim=-1)
         real = torch.from_numpy(layer.state.real.astype(np.float32)).to(query.device)[:, None]
-        if layer.mask.rule is not None or layer.mask.explicit is not None:
+        first = _first_rows(layer)
+        if first is not None:
+            dot, cos, norm, weight = _ordered_sums(query, query_norm, real, key, first)
+        elif layer.mask.irregular:
             dot, cos, norm, weight = _ruled_sums(query, query_norm, real, key, layer.mask)
         else:
-            sums = _causal_sums if layer.mask.causal and layer.state.queries > 1 else _plain_sums
-            dot, cos, norm, weight = sums(query, query_norm, real, key)
+            dot, cos, norm, weight = _plain_sums(query, query_norm, real, key)
         if layer.mask.padding is not None:  # no query sees a padded key, so its mean is undefined: 0 / 0
             kept = layer.mask.padding[:, None].float()
             dot, cos, norm, weight = dot * kept, cos * kept, norm * kept, weight * kept
@@ -81,18 +83,32 @@ def _plain_sums(query: Tensor, query_norm: Tensor, real: Tensor, key: Tensor) ->
     return products[:, :, 0], products[:, :, 1], norm, weight
 
 
-def _causal_sums(query: Tensor, query_norm: Tensor, real: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same over the queries that see each key: reverse cumulative sums, since query i sees keys up to its own."""
+def _first_rows(layer: Layer) -> Tensor | None:
+    """(batch or 1, key): the first row that sees each key, where all later rows do too (causal and block-causal masks);
+    None for every other mask, and where all rows see the same keys."""
+    mask, blocks = layer.mask, layer.mask.blocks
+    if blocks is not None and blocks.together is None:
+        of = blocks.blocks.to(layer.query.device)
+        return (torch.searchsorted(of, of) - blocks.offset).clamp(min=0)
+    if mask.causal and layer.state.queries > 1:
+        return torch.arange(-layer.state.offset, layer.state.queries, device=layer.query.device).clamp(min=0)[None]
+    return None
+
+
+def _ordered_sums(
+    query: Tensor, query_norm: Tensor, real: Tensor, key: Tensor, first: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same over the queries that see each key: sums over the rows from `first` (batch or 1, key) on."""
     weighted = query * real.unsqueeze(-1)
     unit = weighted / query_norm.clamp(min=torch.finfo(torch.float32).tiny).unsqueeze(-1)
-    cached = key.shape[2] - query.shape[2]
-    per_head = query.shape[1] // key.shape[1]
-    keys = key.repeat_interleave(per_head, 1)
+    keys = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
 
     def tail(x: Tensor) -> Tensor:
-        """Σ_{i ≥ j} x_i for every key j, along dim 2."""
+        """Σ of x over the rows that see a key, for every key; x is (batch, head or 1, query) or has a dim more."""
         sums = x.flip(2).cumsum(2).flip(2)
-        return torch.cat([sums[:, :, :1].expand(-1, -1, cached, *sums.shape[3:]), sums], dim=2)
+        if len(first) == 1:
+            return sums.index_select(2, first[0])
+        return torch.stack([sums[i].index_select(1, at) for i, at in enumerate(first)])
 
     dot = (tail(weighted) * keys).sum(-1)
     cos = (tail(unit) * keys).sum(-1)

@@ -34,12 +34,14 @@ class Rollout(Probe):
 
     def __init__(self) -> None:
         self._through: dict[int, Tensor] = {}  # layer → (batch, region, position) of all positions so far
+        self._kept: dict[int, Tensor] = {}  # the same of the positions whose keys are in the cache
         self._before: Tensor | None = None
         self._moved = torch.empty(0)
         self._size = (0, 0, 0)  # queries, keys and regions of the pass
 
     def prepare(self, shape: Shape) -> None:
         self._through.clear()
+        self._kept.clear()
 
     def begin(self, layer: Layer) -> None:
         state = layer.state
@@ -48,6 +50,7 @@ class Rollout(Probe):
         if layer.index == 0:
             if not state.offset:
                 self._through.clear()
+                self._kept.clear()
             self._before = torch.from_numpy(state.key_member.transpose(0, 2, 1).copy())
         else:
             self._before = self._known(layer.index - 1)
@@ -70,11 +73,14 @@ class Rollout(Probe):
         mixed = self._moved / heads + self._before[..., offset:]
         mixed /= mixed.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)  # padding stays 0
         if offset:
-            earlier = self._through.pop(layer.index, None)
+            earlier = self._kept.pop(layer.index, None) if layer.state.keep else self._kept.get(layer.index)
             if earlier is None or earlier.shape[-1] != offset:  # the cache was filled before the capture
+                self._through.pop(layer.index, None)
                 return {}
             mixed = torch.cat([earlier, mixed], dim=-1)
         self._through[layer.index] = mixed
+        if layer.state.keep:
+            self._kept[layer.index] = mixed
         return {}
 
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:

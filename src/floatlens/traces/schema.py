@@ -36,7 +36,7 @@ from floatlens.attention.variable import Variable
 from floatlens.core.errors import FloatlensError
 from floatlens.probes import PROBES
 
-__all__ = ["ALWAYS", "FORCED", "SCHEMA_VERSION", "Variable", "probe_of", "schema", "validate"]
+__all__ = ["ALWAYS", "BLOCKS", "FORCED", "SCHEMA_VERSION", "Variable", "probe_of", "schema", "validate"]
 
 SCHEMA_VERSION = 2
 
@@ -57,11 +57,14 @@ ALWAYS = {one.name: one for one in _EVERY}
 _PROBABILITY = "probability of a forced token, by the model's plain softmax"
 FORCED = {"token_probability": Variable("token_probability", ("token",), "replace", _PROBABILITY)}
 """Variables of traces of a forced text."""
+_BLOCK_OF = "block number of a position: a query sees its own block and those before it; -1: no token yet"
+BLOCKS = {"block_of": Variable("block_of", ("step", "key"), "replace", _BLOCK_OF, "int32")}
+"""Variables of traces of a model whose attention goes by blocks."""
 
 
 def schema() -> dict[str, Variable]:
     """Every variable by name: those of every trace, and those of all probes in the registry (this imports torch)."""
-    return {**ALWAYS, **FORCED, **{one.name: one for probe in PROBES.values() for one in probe.variables}}
+    return {**ALWAYS, **FORCED, **BLOCKS, **{one.name: one for probe in PROBES.values() for one in probe.variables}}
 
 
 def probe_of(name: str) -> str:
@@ -93,7 +96,7 @@ def validate(data: xr.Dataset, where: str) -> None:
         )
     _check_attributes(data, where)
     _need(where, "variable", ALWAYS, data.variables)
-    known = {**ALWAYS, **FORCED, **_declared(data, where)}
+    known = {**ALWAYS, **FORCED, **BLOCKS, **_declared(data, where)}
     for held in data.data_vars:
         if str(held) not in known:
             raise FloatlensError(f'{where}: variable "{held}" is not in the trace schema; was the file changed?')

@@ -27,7 +27,7 @@ from floatlens.decoding.run import finish
 from floatlens.probes import DEFAULT_PROBES, make_probes
 from floatlens.traces import SCHEMA_VERSION, Trace
 from floatlens.traces.inputs import Given, read_inputs
-from floatlens.traces.schema import ALWAYS, FORCED
+from floatlens.traces.schema import ALWAYS, BLOCKS, FORCED
 from floatlens.traces.store import with_labels
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _check(heads: Any, data_set: Any) -> None:
 
 def _checked(probes: list[Probe]) -> list[Probe]:
     """The probes; an error where two write a variable of the same name, or one that every trace has."""
-    taken = dict.fromkeys([*ALWAYS, *FORCED], "every trace")
+    taken = dict.fromkeys([*ALWAYS, *FORCED, *BLOCKS], "every trace")
     for probe in probes:
         for variable in probe.variables:
             if variable.name in taken:
@@ -155,7 +155,7 @@ def _dataset(model: LanguageModel, prompt: Prompt, decoded: Decoded, recorder: R
             coords |= {str(coord): values.values for coord, values in array.coords.items()}
     _add_tokens(recorder, arrays)
     _add_always(recorder, decoded, final, arrays)
-    known = {**ALWAYS, **FORCED, **recorder.specs}
+    known = {**ALWAYS, **FORCED, **BLOCKS, **recorder.specs}
     data = xr.Dataset({n: (d, np.asarray(a, dtype=known[n].dtype)) for n, (d, a) in arrays.items()}, coords)
     data = data.assign_coords(key=np.arange(length))
     data.attrs = _provenance(model, prompt, decoded, recorder, heads)
@@ -190,6 +190,12 @@ def _add_always(recorder: Recorder, decoded: Decoded, final: Any, arrays: dict[s
         before = decoded.steps[number].sequence[0].numpy()[:length]
         sequence[i, : len(before)] = before
     arrays["sequence"] = (ALWAYS["sequence"].dims, sequence)
+    if recorder.blocks and all(one is not None for one in recorder.blocks):
+        block_of = np.full_like(sequence, -1)
+        for i, one in enumerate(recorder.blocks):
+            assert one is not None
+            block_of[i, : one.shape[1]] = one[0, :length]
+        arrays["block_of"] = (BLOCKS["block_of"].dims, block_of)
     arrays["final"] = (("key",), final)
     arrays["region_of"] = (("key",), layout.region_of[0, :length])
     evidence = np.zeros(length, dtype=bool) if layout.evidence is None else layout.evidence[0, :length]
@@ -236,6 +242,7 @@ def _provenance(
         "heads": heads,
         "causal": model.kind == "arm",
         "attention": model.attention,
+        **({} if model.block_size is None else {"block_size": model.block_size}),
         "regions": list(prompt.regions),
         "token_text": [] if tokenizer is None else prompts.token_pieces(tokenizer, decoded.sequence[0].tolist()),
         "versions": versions(),

@@ -69,6 +69,46 @@ def test_uniform_flow_under_block_attention_equals_a_loop(given_, together):
                 assert found[of, to] == pytest.approx(share[region_of == to].sum())
 
 
+@st.composite
+def blocked(draw):
+    """Present keys, some of them asking, and a block number for each position."""
+    queries, present = draw(asking())
+    steps = draw(st.lists(st.integers(0, 2), min_size=len(present), max_size=len(present)))
+    return queries, present, np.cumsum(steps)
+
+
+def densely(queries, present, blocks):
+    """(share, seen) from the (query, key) matrix of a block-causal mask."""
+    mask = (blocks[None, :] <= blocks[:, None]) & present[None, :]
+    rows = mask[queries] / np.maximum(mask[queries].sum(1, keepdims=True), 1)
+    share = rows.mean(0) if queries.any() else np.full(len(present), np.nan)
+    return share, mask[queries].sum(0)
+
+
+@given(blocked())
+def test_under_a_block_causal_mask_null_and_counts_equal_a_dense_count(given_):
+    queries, present, blocks = given_
+    share, seen = densely(queries, present, blocks)
+    for causal in (True, False):
+        found = null_share(queries, present, causal=causal, blocks=blocks)
+        assert np.allclose(found, share, equal_nan=True)
+        assert np.array_equal(seen_by(queries, present, causal=causal, blocks=blocks), seen)
+    region_of = np.arange(len(present)) % 3
+    flow = uniform_flow(region_of, present, 3, causal=False, blocks=blocks)
+    for of in range(3):
+        rows = present & (region_of == of)
+        if rows.any():
+            from_here, _ = densely(rows, present, blocks)
+            assert flow[of] == pytest.approx([from_here[region_of == to].sum() for to in range(3)])
+
+
+def test_one_block_is_full_attention_and_a_block_per_position_is_causal():
+    present, queries = np.array([[True] * 5 + [False]]), np.array([[False, True, True, False, True, False]])
+    for blocks, causal in ((np.zeros(6, dtype=int), False), (np.arange(6), True)):
+        given_ = null_share(queries, present, causal=causal, blocks=blocks[None])
+        assert np.array_equal(given_, null_share(queries, present, causal=causal))
+
+
 def test_steps_are_worked_out_one_by_one():
     present = np.array([[True] * 4 + [False] * 2, [True] * 6, [True] * 6])
     queries = np.array([[True] * 4 + [False] * 2, [False] * 4 + [True] * 2, [False] * 6])
