@@ -116,3 +116,48 @@ def test_the_papers_rows_stand_below_where_they_are_known() -> None:
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["LLaDA w/ RAG (arXiv 2601.07894, Table 1)"] == ("55.30", "", "48.20", "+25.68")
     assert rows["Llama (arXiv 2601.07894, Table 1)"] == ("15.69", "", "28.89", "")
+
+
+def named(given: dict[Any, list[tuple[float, float]]], data: str = "a") -> pd.DataFrame:
+    """Accuracy and misled of questions 0, 1, … under each condition."""
+    return frames.answers(
+        {one: [right for right, _ in values] for one, values in given.items()},
+        data=data,
+        more=lambda condition, i, _: {"misled": given[condition][i][1]},
+    )
+
+
+RIGHT, MISLED, BOTH, NONE = (1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.0, 0.0)
+
+
+def test_right_misled_and_none_add_up() -> None:
+    found = scores(named({RAG: [RIGHT, RIGHT, RIGHT, MISLED, BOTH, NONE, NONE, NONE]}))
+    means = found.set_index("metric")["mean"]
+    assert means[["accuracy", "right", "misled", "none"]].tolist() == [4 / 8, 3 / 8, 2 / 8, 3 / 8]
+    one = row(found, metric="misled")
+    z2 = 1.959963984540054**2  # Wilson, written out
+    middle, half = (0.25 + z2 / 16) / (1 + z2 / 8), (z2 * (0.25 * 0.75 / 8 + z2 / 256)) ** 0.5 / (1 + z2 / 8)
+    assert (one["low"], one["high"]) == pytest.approx((middle - half, middle + half), abs=1e-9)
+    assert set(scores(TWO)["metric"]) == {"accuracy", "f1", "exact_match"}  # nothing is named there
+
+
+def test_misled_questions_are_paired_and_have_a_column() -> None:
+    frame = named({CLOSED: [NONE, NONE, MISLED, RIGHT], RAG: [RIGHT, MISLED, MISLED, BOTH]})
+    both = pd.concat([frame, answers(m__b__closed=[0, 1], m__b__rag=[1, 1])])
+    gained = gains(both)
+    one = row(gained, data="a", metric="misled")
+    assert (one["before"], one["after"], one["gain"], one["n"]) == (0.25, 0.75, 0.5, 4)
+    expected = share_difference(np.array([0, 1, 1, 1.0]), np.array([0, 0, 1, 0.0]), paired=True).numbers
+    assert (one["low"], one["high"]) == (expected["low"], expected["high"])
+    assert row(gained, data="average", metric="misled")["n"] == 4  # of the one set that names wrong answers
+    table = table_one(both, [("a", "A"), ("b", "B")])
+    assert table.columns == ("model", "Acc", "F1", "Misled", "Acc", "F1", "", "")
+    assert table.groups[1:3] == (("A", 3), ("B", 2))
+    assert table.rows[1][1:6] == ("50.0", "25.0", "75.0", "100.0", "50.0")
+    assert "Misled: " in table.caption
+    assert "Misled" not in table_one(TWO, [("a", "A"), ("b", "B")]).caption
+
+
+def test_the_share_of_parts_is_a_score_of_its_own() -> None:
+    frame = frames.answers({RAG: [1.0, 0.0]}, more=lambda c, i, right: {"parts": (1.0, 0.5)[i]})
+    assert row(scores(frame), metric="parts")["mean"] == 0.75

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from floatlens.analysis.stress import agreement, curves, curves_frame, points_of, robustness_frame
+from floatlens.analysis.stress import agreement, curves, curves_frame, misled_curves, points_of, robustness_frame
 from shared import frames
 from shared.frames import CLEAN, stressed
 
@@ -103,3 +103,15 @@ def test_agreement_is_over_pairs_of_orders_after_normalisation() -> None:
     (row,) = agreement(frame({name: [1, 1] for name in said}, said)).to_dict("records")
     assert row["orders"] == 3
     assert row["mean"] == pytest.approx((1 / 3 + 0) / 2)
+
+
+def test_misled_rates_along_a_curve() -> None:
+    columns = {"wrong-0": [1, 1], "wrong-0.5": [1, 0], "wrong-1": [0, 0], "noise-0": [1, 1], "clean": [1, 1]}
+    named = {point("wrong-0"): (0.0, 0.0), point("wrong-0.5"): (0.0, 1.0), point("wrong-1"): (1.0, 1.0)}
+    given = {point(name): values for name, values in columns.items()}
+    made = frames.answers(given, more=lambda c, i, _: {"misled": named[c][i]} if c in named else {})
+    (curve,) = misled_curves(made)
+    assert (curve.test, curve.metric) == ("wrong", "misled")
+    np.testing.assert_allclose(curve.scores.mean, [0, 0.5, 1])
+    assert curves_frame([curve])["n"].tolist() == [2, 2, 2]
+    assert misled_curves(frames.answers({point("noise-0"): [1, 1]})) == []

@@ -143,6 +143,30 @@ def _kind(record: dict[str, Any]) -> str:
     return str(condition["kind"] if isinstance(condition, dict) else condition)
 
 
+def test_wrong_documents_of_the_data_and_the_misled_rate(floatlens: Run, tmp_path: Path) -> None:
+    """From a file that names wrong answers to records, tables, figures, report and terminal."""
+    out, file = tmp_path / "run", tmp_path / "x.jsonl"
+    played = "Ada Frost plays the flute."
+    asked = {"question": "What does Ada Frost play?", "answers": ["flute"], "wrong_answers": ["harp"]}
+    asked |= {"documents": [{"title": "Ada Frost", "text": played, "is_gold": True}]}
+    asked |= {"wrong_documents": [{"title": "Ada Frost", "text": played.replace("flute", "harp")}]}
+    file.write_text("".join(json.dumps({"id": str(i), **asked}) + "\n" for i in range(2)))
+    code, shown, err = floatlens("stress", "scale:llada", "--data", file, "--test", "wrong", *QUICK[:-1], "--out", out)
+    assert code == 0, err
+    records = [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
+    for record in records:
+        assert record["misled"] == float("harp" in record["prediction"])
+        assert record["accuracy"] == float("flute" in record["prediction"])
+    assert {record["prediction"] for record in records if record["condition"].get("point") == "all"} == {"harp"}
+    curves = pd.read_csv(out / "tables" / "curves.csv").set_index(["metric", "label"])["mean"]
+    assert curves["misled"].to_dict() | {"half": 0} == {"none": 0, "half": 0, "all": 1}
+    assert "Misled by a wrong answer" in shown
+    assert "0 → 100" in shown
+    assert {path.name for path in (out / "figures").glob("*.png")} == {"stress-wrong.png", "misled-wrong.png"}
+    page = (out / "report.html").read_text()
+    assert "misled-wrong" in page
+
+
 def test_stress_writes_curves_and_figures(floatlens: Run, tmp_path: Path) -> None:
     out = tmp_path / "run"
     chosen = ("--test", "noise,position,layout", "--test", "distractor:counts=1,2:kinds=random,topic")

@@ -27,7 +27,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 OF_RESULTS = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(ANALYSES)]
 NEW = ("sinks", "sink_kinds", "order", "lens")
-ELSEWHERE = {name: f"no result of {name}" for name in ("anchors", "qk_maps", "gains", "stress", "edits", "patching")}
+_OF_ANSWERS = ("gains", "stress", "misled", "edits", "patching")
+ELSEWHERE = {name: f"no result of {name}" for name in ("anchors", "qk_maps", *_OF_ANSWERS)}
 
 
 def _assert_readable(figure: Any) -> None:

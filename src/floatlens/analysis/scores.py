@@ -13,23 +13,36 @@ from floatlens.analysis.kernels import Floats
 from floatlens.analysis.tables import Table
 from floatlens.records.condition import CLOSED, RAG, Condition
 
-__all__ = ["AVERAGES", "METRICS", "VALUES", "gains", "scores", "table_one"]
+__all__ = ["AVERAGES", "METRICS", "VALUES", "gains", "scores", "table_one", "with_outcomes"]
 
 METRICS = ("accuracy", "f1", "exact_match")
+_SOME = ("parts", "misled", "right", "none")
+"""Scores that only some data has: answers of several parts, and wrong answers that are named."""
 _SHOWN = {"accuracy": "Acc", "f1": "F1"}
+_MISLED = "Misled"
 _GAIN = ["model", "data", "metric", "before", "after", "gain", "low", "high", "n"]
 
 
 def scores(answers: pd.DataFrame) -> pd.DataFrame:
     """Mean of each metric for each model, data set and condition, as a share, with Wilson's interval over questions.
+
+    `parts` is there for answers of several parts; where wrong answers are named, `right`, `misled` and `none` are there
+    and add up to 1.
     Example: `scores(answers).query("metric == 'accuracy'")`"""
     rows = []
-    for (model, data, condition), group in answers.groupby(["model", "data", "condition"], sort=False):
+    for (model, data, condition), group in with_outcomes(answers).groupby(["model", "data", "condition"], sort=False):
         who = {"model": model, "data": data, "condition": str(condition), "kind": group["kind"].iloc[0]}
-        for metric in METRICS:
+        for metric in (*METRICS, *(one for one in _SOME if group[one].notna().any())):
             found = share(group[metric].dropna().to_numpy(dtype=np.float64))
             rows.append({**who, "metric": metric, **found.numbers})
     return pd.DataFrame(rows, columns=["model", "data", "condition", "kind", "metric", "mean", "low", "high", "n"])
+
+
+def with_outcomes(answers: pd.DataFrame) -> pd.DataFrame:
+    """The answers with the columns `right` (an accepted answer and no wrong one is stated) and `none` (neither is), 0
+    or 1; NaN where the data names no wrong answers."""
+    right, misled = (answers[name].astype(float) for name in ("accuracy", "misled"))
+    return answers.assign(misled=misled, right=right * (1 - misled), none=(1 - right) * (1 - misled))
 
 
 def gains(answers: pd.DataFrame, before: Condition = CLOSED, after: Condition = RAG) -> pd.DataFrame:
@@ -43,8 +56,9 @@ def gains(answers: pd.DataFrame, before: Condition = CLOSED, after: Condition = 
             for data, group in own.groupby("data", sort=False)
             if len(pair := _pairs(group, before, after))
         }
-        for metric in (*METRICS, "average"):
+        for metric in (*METRICS, "average", "misled"):
             values = {data: _of(pair, metric) for data, pair in pairs.items()}
+            values = {data: one for data, one in values.items() if len(one[0])}
             found = {data: share_difference(new, old, paired=True) for data, (old, new) in values.items()}
             for data, (old, new) in values.items():
                 rows.append(_gain(str(model), data, metric, old.mean(), new.mean(), found[data]))
@@ -58,13 +72,15 @@ def _pairs(group: pd.DataFrame, before: Condition, after: Condition) -> pd.DataF
     """Questions with scores in both conditions, side by side: columns (metric, "old" or "new")."""
     side = {before: "old", after: "new"}
     kept = group[group["condition"].isin(list(side))].dropna(subset=list(METRICS))
-    wide = kept.assign(side=kept["condition"].map(side)).pivot(index="id", columns="side", values=list(METRICS))
+    named = kept.assign(side=kept["condition"].map(side), misled=kept["misled"].astype(float))
+    wide = named.pivot(index="id", columns="side", values=[*METRICS, "misled"])
     wanted = [(metric, name) for metric in METRICS for name in side.values()]
-    return wide.dropna() if all(column in wide.columns for column in wanted) else wide.iloc[:0]
+    return wide.dropna(subset=wanted) if all(column in wide.columns for column in wanted) else wide.iloc[:0]
 
 
 def _of(pair: pd.DataFrame, metric: str) -> tuple[Floats, Floats]:
     names = tuple(_SHOWN) if metric == "average" else (metric,)
+    pair = pair.dropna(subset=[(name, side) for name in names for side in ("old", "new")])
     old, new = (
         np.mean([pair[name, side].to_numpy(dtype=np.float64) for name in names], axis=0) for side in ("old", "new")
     )
@@ -118,28 +134,31 @@ def table_one(
 ) -> Table:
     """Rows model and model with RAG; columns Acc and F1 of each data set, their average and the gain, in percent.
 
-    `columns` are data sets by name with their titles, in order. `labels` are short names of models. `paper` adds the
-    published rows below, where they are known exactly.
+    A data set that names wrong answers has a column Misled as well, which is no part of the average. `columns` are data
+    sets by name with their titles, in order. `labels` are short names of models. `paper` adds the published rows below,
+    where they are known exactly.
 
     Example: `print(table_one(answers, [("nq", "NQ")]).to_markdown())`
     """
     found, gained = scores(answers), gains(answers)
     names = [data for data, _ in columns]
+    misled = set(found.loc[found["metric"] == "misled", "data"])
+    heads = {data: _SHOWN | ({"misled": _MISLED} if data in misled else {}) for data in names}
     rows = []
     for model in dict.fromkeys(answers["model"]):
         label = (labels or {}).get(model, model)
         for kind, name in (("closed", label), ("rag", f"{label} w/ RAG")):
             own = found[(found["model"] == model) & (found["kind"] == kind)].set_index(["data", "metric"])["mean"]
-            cells = [_percent(own.get((data, metric), np.nan)) for data in names for metric in _SHOWN]
+            cells = [_percent(own.get((data, metric), np.nan)) for data in names for metric in heads[data]]
             if any(cells):
                 rows.append((name, *cells, *_last(gained, model, kind, own[own.index.isin(names, level="data")])))
     if paper:
-        rows += _published(names)
+        rows += _published(heads)
     covered = [title for data, title in columns if data in set(gained["data"])]
     average = "Avg." if gained.empty or len(covered) == len(columns) else f"Avg. ({', '.join(covered)})"
-    groups = (("", 1), *((title, len(_SHOWN)) for _, title in columns), (average, 1), ("Gain", 1))
-    heads = ("model", *(name for _ in columns for name in _SHOWN.values()), "", "")
-    return Table(groups, heads, tuple(rows), _caption(gained, paper))
+    groups = (("", 1), *((title, len(heads[data])) for data, title in columns), (average, 1), ("Gain", 1))
+    shown = ("model", *(name for data in names for name in heads[data].values()), "", "")
+    return Table(groups, shown, tuple(rows), _caption(gained, paper, misled=bool(misled)))
 
 
 def _percent(share: float) -> str:
@@ -158,23 +177,25 @@ def _last(gained: pd.DataFrame, model: str, kind: str, own: pd.Series[float]) ->
     return _percent(values["after"]), gain
 
 
-def _published(data: Sequence[str]) -> list[tuple[str, ...]]:
+def _published(heads: Mapping[str, Mapping[str, str]]) -> list[tuple[str, ...]]:
     rows = []
     for model, average in AVERAGES.items():
         for i, name in enumerate((f"{model} ({PAPER})", f"{model} w/ RAG ({PAPER})")):
-            pairs = [VALUES.get((one, metric), {}).get(model) for one in data for metric in _SHOWN]
+            pairs = [VALUES.get((data, metric), {}).get(model) for data, shown in heads.items() for metric in shown]
             cells = ["" if pair is None else f"{pair[i]:.2f}" for pair in pairs]
             total, gain = (average.rag, f"{average.gain:+.2f}") if i else (average.closed, "")
             rows.append((name, *cells, f"{total:.2f}", gain))
     return rows
 
 
-def _caption(gained: pd.DataFrame, paper: bool) -> str:
+def _caption(gained: pd.DataFrame, paper: bool, *, misled: bool) -> str:
+    named = " Misled: the answer states a wrong answer that the data names." if misled else ""
     text = (
-        "In percent. Acc: the normalised answer contains a normalised accepted answer; F1: over bags of words; Avg.: "
+        "In percent. Acc: the answer states an accepted answer (docs/qa.md); F1: over bags of words; Avg.: "
         "the mean of Acc and F1 over data sets, on the questions answered in both conditions; gain: from closed book "
         "to RAG, in percentage points, with a paired 95 % interval over questions (Newcombe)."
     )
     if not gained.empty:
         text += f" {int(gained.loc[gained['data'] == 'average', 'n'].max())} questions."
+    text += named
     return text + (" The paper's rows are of 7-8B models on its own data." if paper else "")

@@ -22,7 +22,16 @@ from floatlens.data.stress import STRESS_TESTS
 from floatlens.evaluation.metrics import normalise
 from floatlens.records.condition import Stressed
 
-__all__ = ["Curve", "agreement", "curves", "curves_frame", "points_of", "relative_area", "robustness_frame"]
+__all__ = [
+    "Curve",
+    "agreement",
+    "curves",
+    "curves_frame",
+    "misled_curves",
+    "points_of",
+    "relative_area",
+    "robustness_frame",
+]
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,13 @@ def points_of(answers: pd.DataFrame) -> list[Stressed]:
         return rank(one.test, STRESS_TESTS), rank(one.series, STRESS_TESTS[one.test].series), one.series, one.x
 
     return sorted((one for one in dict.fromkeys(answers["condition"]) if isinstance(one, Stressed)), key=place)
+
+
+def misled_curves(answers: pd.DataFrame) -> list[Curve]:
+    """The misled rate along the curves whose questions name wrong answers; robustness is not meant for it.
+    Example: `curves_frame(misled_curves(answers))`"""
+    named = answers[answers["misled"].notna()]
+    return curves(named.assign(misled=named["misled"].astype(float)), metric="misled") if len(named) else []
 
 
 def curves(answers: pd.DataFrame, *, metric: str = "accuracy") -> list[Curve]:

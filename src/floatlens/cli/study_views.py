@@ -112,6 +112,8 @@ def findings_view(made: Findings, models: Sequence[str], width: int) -> Group:
         shown += [_title("Answers"), answers_view(made.table, width)]
     if made.curves and made.agreed is not None:
         shown += [_title("Stress tests"), robustness_view(made.curves, made.agreed, models, width)]
+    if made.misled:
+        shown += [_title("Misled by a wrong answer"), misled_view(made.misled, models, width)]
     if made.effects is not None and not made.effects.empty:
         shown += [_title("Edits"), effects_view(made.effects, models, width)]
     if made.patching:
@@ -151,6 +153,22 @@ def _curve(curve: Curve) -> list[str]:
     ends = f"{100 * mean[0]:.0f} → {100 * mean[-1]:.0f}"
     value, low, high = float(one.mean), float(one.low), float(one.high)
     return [number(value, ".2f"), interval(low, high, ".2f"), ends]
+
+
+def misled_view(found: Sequence[Curve], models: Sequence[str], width: int) -> RenderableType:
+    """A row per curve whose questions name wrong answers: how many answers state one, at the ends of the curve."""
+    models = _ordered(models, (curve.model for curve in found))
+    rows = []
+    for data, test, series in dict.fromkeys((curve.data, curve.test, curve.series) for curve in found):
+        own = {c.model: _misled(c) for c in found if (c.data, c.test, c.series) == (data, test, series)}
+        rows.append(Row(f"{test if series == test else f'{test}, {series}'} · {data}", own))
+    title = "misled at first → last point (%)"
+    return by_model(title, ["first → last", INTERVAL], models, _labels(models), rows, width)
+
+
+def _misled(curve: Curve) -> list[str]:
+    rate, low, high = (100 * value for value in (curve.scores.mean, curve.scores.low, curve.scores.high))
+    return [f"{rate[0]:.0f} → {rate[-1]:.0f}", interval(float(low[-1]), float(high[-1]), ".0f")]
 
 
 def effects_view(effects: pd.DataFrame, models: Sequence[str], width: int) -> RenderableType:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_edits", "plot_gains", "plot_stress"]
 
-METRICS = {"accuracy": "accuracy", "f1": "F1", "exact_match": "exact match"}
+METRICS = {"accuracy": "accuracy", "f1": "F1", "exact_match": "exact match", "misled": "misled rate"}
 _SHARE = (-0.03, 1.03)
 _EFFECTS = {
     "accuracy": (
@@ -75,7 +75,8 @@ def _gained(look: Look, rows: pd.DataFrame, data: Sequence[str]) -> Series:
 
 @plot()
 def plot_stress(curves: Sequence[Curve], test: str) -> Figure:
-    """Accuracy under one stress test, from `curves(answers)`. Panels are named after the series.
+    """Accuracy under one stress test, from `curves(answers)`, or the misled rate, from `misled_curves(answers)`. Panels
+    are named after the series.
 
     Where the axis has no scale, points are side by side without a line between them.
 
@@ -95,7 +96,7 @@ def plot_stress(curves: Sequence[Curve], test: str) -> Figure:
     counts = [int(n) for curve in found for n in np.ravel(curve.scores.n)]
     words_below = f"{STRESS_TESTS[test].about} n = {span(counts)} questions per point; 95 % intervals (Wilson)"
     size = (max(5.6, 3.1 * len(layout[0]) + 0.6), 1.0 + 2.6 * len(layout))
-    title = STRESS_TESTS[test].title
+    title = STRESS_TESTS[test].title + (": misled rate" if found[0].metric == "misled" else "")
     return Figure(title, tuple(panels), words_below, layout, size, share_y="all", page_width=320)
 
 
@@ -167,10 +168,12 @@ def _effects(data: Any) -> dict[str, Figure]:
 
 
 GAINS = FigureType(("gains",), lambda data: plot_gains.describe(data["gains"]), section="qa")
-STRESS = FigureType(
-    ("stress",),
-    lambda data: {
-        test: plot_stress.describe(data["stress"], test) for test in dict.fromkeys(c.test for c in data["stress"])
-    },
-)
+
+
+def _by_test(curves: Sequence[Curve]) -> dict[str, Figure]:
+    return {test: plot_stress.describe(curves, test) for test in dict.fromkeys(curve.test for curve in curves)}
+
+
+STRESS = FigureType(("stress",), lambda data: _by_test(data["stress"]))
+MISLED = FigureType(("misled",), lambda data: _by_test(data["misled"]), section="stress")
 EDITS = FigureType(("edits",), _effects)

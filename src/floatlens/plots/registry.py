@@ -20,7 +20,8 @@ from floatlens.plots.description import Figure
 __all__ = ["FIGURES", "Described", "FigureType", "describe_figures", "file_name"]
 
 Data = Mapping[str, Any]
-"""Results by analysis; frames of `gains`, `edits`, `patching`; curves of `stress`; `anchors` and `qk_maps` by model."""
+"""Results by analysis; frames of `gains`, `edits`, `patching`; curves of `stress`, `misled`; `anchors` and `qk_maps` by
+model."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ FIGURES: Registry[FigureType] = Registry(
         "qk_maps": "floatlens.plots.maps:QK_MAPS",
         "gains": "floatlens.plots.answers:GAINS",
         "stress": "floatlens.plots.answers:STRESS",
+        "misled": "floatlens.plots.answers:MISLED",
         "edits": "floatlens.plots.answers:EDITS",
         "patching": "floatlens.plots.patching:PATCHING",
     },

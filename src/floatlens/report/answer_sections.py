@@ -34,6 +34,13 @@ _INTERVALS = (
 )
 
 
+_MISLED = (
+    "misled",
+    "The answer states a wrong answer that the data names, other than as part of an accepted one. Right: it states an "
+    "accepted answer and no wrong one. None: it states neither.",
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Content:
     """What a section shows: data for its figures, tables (name, caption, frame), terms and settings with meanings."""
@@ -122,6 +129,7 @@ def _every(name: str, own: pd.DataFrame) -> Tables:
     if len(own) > _MOST:
         return []
     columns = ["model", "data", "condition", "id", "prediction", "accuracy", "f1", "exact_match"]
+    columns += [name for name in ("parts", "misled") if own[name].notna().any()]
     said = own[columns].assign(
         prediction=own["prediction"].str.slice(0, _LONGEST), condition=[one.label for one in own["condition"]]
     )
@@ -167,7 +175,8 @@ def _qa(own: pd.DataFrame, run: RunAnswers) -> Content:
         ("qa-scores", "Scores, with intervals", scores(own)),
     ]
     kinds = dict(zip(own["model"], own["model_kind"], strict=True))
-    return Content({"gains": gained.assign(kind=gained["model"].map(kinds))}, tables, [("Table 1", first.caption)])
+    terms = [("Table 1", first.caption), *([_MISLED] if own["misled"].notna().any() else [])]
+    return Content({"gains": gained.assign(kind=gained["model"].map(kinds))}, tables, terms)
 
 
 QA = AnswerSection(
@@ -176,8 +185,8 @@ QA = AnswerSection(
     "Answers: how much do documents help?",
     "Each line goes from a model's accuracy without documents (closed book, the dash) to its accuracy with them (RAG, "
     "the marker), on the same questions. Its length is the gain; the whisker is the gain's interval.",
-    "Accuracy: the normalised answer contains a normalised accepted answer. F1: over bags of words. A gain is the "
-    "score with documents minus the score closed book, on the questions answered in both.",
+    "Accuracy: the answer states an accepted answer, judged by its kind (docs/qa.md). F1: over bags of words. "
+    "A gain is the score with documents minus the score closed book, on the questions answered in both.",
     _questions,
     _qa,
 )
@@ -187,19 +196,20 @@ QA = AnswerSection(
 
 
 def _stress(own: pd.DataFrame, run: RunAnswers) -> Content:
-    from floatlens.analysis.stress import agreement, curves, curves_frame, robustness_frame
+    from floatlens.analysis.stress import agreement, curves, curves_frame, misled_curves, robustness_frame
     from floatlens.data.stress import STRESS_TESTS
 
-    found = curves(own)
+    found, misled = curves(own), misled_curves(own)
     tests = list(dict.fromkeys(curve.test for curve in found))
     tables = [
         ("stress-robustness", "Robustness", robustness_frame(found)),
-        ("stress-curves", "Every point of the curves", curves_frame(found)),
+        ("stress-curves", "Every point of the curves", curves_frame([*found, *misled])),
         ("stress-agreement", "Agreement over orders", agreement(own)),
     ]
     terms = [(one, f"{STRESS_TESTS[one].about} {STRESS_TESTS[one].note}".strip()) for one in ["clean", *tests]]
+    terms += [_MISLED] if misled else []
     used = [(key, _settings(value)) for key, value in (run.manifest.get("stress") or {}).items()]
-    return Content({"stress": found}, tables, terms, used)
+    return Content({"stress": found, "misled": misled}, tables, terms, used)
 
 
 def _settings(value: Any) -> str:
@@ -213,7 +223,7 @@ STRESS = AnswerSection(
     "Stress tests: how robust are the models?",
     "Each line is a model's accuracy as one thing gets worse: noise among the documents, the position of the gold "
     "document, misleading documents, their order. A flat line is robust. Where it starts shows how good the model is, "
-    "its slope how robust.",
+    "its slope how robust. Where the data names wrong answers, a second figure shows how often one of them is stated.",
     "Each point is the accuracy on the same questions after one seeded transformation. Robustness is the area under a "
     "curve divided by the width of its axis (the mean where the axis has no scale) and by the accuracy with the gold "
     "documents alone (masks: by that at the fewest masks).",

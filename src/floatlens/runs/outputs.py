@@ -23,7 +23,7 @@ from floatlens.analysis.registry import forget_optional, with_rule
 from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.analysis.scores import gains, scores, table_one
 from floatlens.analysis.sources import trace_files
-from floatlens.analysis.stress import agreement, curves, curves_frame, robustness_frame
+from floatlens.analysis.stress import agreement, curves, curves_frame, misled_curves, robustness_frame
 from floatlens.claims import Claim, claims, claims_frame, with_holm
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import write_atomically
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Findings", "publish_answers", "publish_traces", "save_figure", "save_frame", "save_table"]
 
 FORMATS = ("pdf", "svg", "png")
-_ANSWERS = {"gains", "stress", "edits", "patching"}
+_ANSWERS = {"gains", "stress", "misled", "edits", "patching"}
 """What figures of answers need; those are drawn with the tables of answers."""
 
 
@@ -52,6 +52,8 @@ class Findings:
     table: Table | None = None
     gains: pd.DataFrame | None = None
     curves: Sequence[Curve] = ()
+    misled: Sequence[Curve] = ()
+    """Misled rates along the same curves, where wrong answers are named."""
     agreed: pd.DataFrame | None = None
     effects: pd.DataFrame | None = None
     patching: Mapping[str, pd.DataFrame] = field(default_factory=dict)
@@ -98,7 +100,8 @@ def _draw(out: Path, made: Findings, formats: Sequence[str]) -> None:
     from floatlens.plots.registry import FIGURES, describe_figures
 
     patched = made.patching.get("patching")
-    data = {"gains": made.gains, "stress": made.curves, "edits": made.effects, "patching": patched}
+    data = {"gains": made.gains, "stress": made.curves, "misled": made.misled, "edits": made.effects}
+    data["patching"] = patched
     wanted = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(data)]
     for name, figure in describe_figures(data, wanted).figures.items():
         made.files += save_figure(draw(figure), out / "figures" / name, formats)
@@ -123,8 +126,12 @@ def _publish_scores(
 
 def _publish_stress(answers: pd.DataFrame, out: Path, made: Findings) -> None:
     found = made.curves = curves(answers)
-    made.agreed = agreement(answers)
-    frames = {"curves": curves_frame(found), "robustness": robustness_frame(found), "agreement": made.agreed}
+    made.misled, made.agreed = misled_curves(answers), agreement(answers)
+    frames = {
+        "curves": curves_frame([*found, *made.misled]),
+        "robustness": robustness_frame(found),
+        "agreement": made.agreed,
+    }
     for name, frame in frames.items():
         made.files += save_frame(frame, out / "tables" / name)
 

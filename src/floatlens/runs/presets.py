@@ -72,14 +72,14 @@ def stress_study(
     stress_seed: int = 0,
     **options: Unpack[Options],
 ) -> Study:
-    """Stress tests by name (None: all), with settings of theirs in `stress`.
+    """Stress tests by name (None: those for any data with gold documents), with settings of theirs in `stress`.
 
     Example: `stress_study(["scale:llada"], ["scale:rag"], tests=["order"], stress={"order": {"shuffles": 2}})`
     """
     from floatlens.data.stress import stress_names
 
     values = _values("stress", models, data, options)
-    values["conditions"] = stress_names() if tests is None else list(tests)
+    values["conditions"] = stress_names(by_default=True) if tests is None else list(tests)
     values |= {"stress": dict(stress or {}), "traces": {"questions": 0}}
     values["seeds"] |= {"stress": stress_seed}
     return validate(Study, values)

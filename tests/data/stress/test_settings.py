@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.data.stress import STRESS_TESTS, Point, StressSettings
+from floatlens.data.stress import STRESS_TESTS, Point, StressSettings, stress_names
 from shared.stress import points
 
 
 def test_the_tests_of_the_methods() -> None:
-    assert list(STRESS_TESTS) == ["clean", "noise", "position", "distractor", "layout", "order", "masks"]
+    usual, real = ["noise", "position", "distractor", "layout", "order", "masks"], ["wrong", "misleading"]
+    assert list(STRESS_TESTS) == ["clean", *usual, *real]
+    assert (stress_names(), stress_names(by_default=True)) == ([*usual, *real], usual)
     assert {name: test.needs for name, test in STRESS_TESTS.items()} == {
         "clean": 1,
         "noise": 1,
@@ -21,6 +23,8 @@ def test_the_tests_of_the_methods() -> None:
         "layout": 2,
         "order": 1,
         "masks": 0,
+        "wrong": 1,
+        "misleading": 1,
     }
     assert [name for name, test in STRESS_TESTS.items() if test.kind == "mdm"] == ["masks"]
     assert [name for name, test in STRESS_TESTS.items() if test.summary == "mean"] == ["clean", "layout", "order"]
@@ -37,6 +41,8 @@ def test_the_tests_of_the_methods() -> None:
         ("layout", ["layout adjacent", "layout scattered", "layout reversed", "layout split"]),
         ("order", ["order shuffle 1", "order shuffle 2", "order shuffle 3", "order shuffle 4"]),
         ("masks", [f"masks {s} {n}" for s in ("mask", "dot") for n in (1, 2, 4, 8, 16, 32)]),
+        ("wrong", ["wrong none", "wrong half", "wrong all"]),
+        ("misleading", [f"misleading {s} {n}" for s in ("wrong", "noise") for n in (1, 2)]),
     ],
 )
 def test_points_by_default(test: str, labels: list[str]) -> None:

@@ -32,6 +32,8 @@ STRESS_TESTS: Registry[type[StressTest]] = Registry(
         "layout": "floatlens.data.stress.layout:Layout",
         "order": "floatlens.data.stress.order:Order",
         "masks": "floatlens.data.stress.masks:Masks",
+        "wrong": "floatlens.data.stress.wrong:Wrong",
+        "misleading": "floatlens.data.stress.misleading:Misleading",
     },
 )
 """Classes by name. Adding a test is one file and one line here, or an entry point of another package."""
@@ -86,6 +88,7 @@ class StressSettings(BaseModel):
         }
 
 
-def stress_names() -> list[str]:
-    """The tests that can be chosen: all but those that only serve as a reference."""
-    return [name for name, test in STRESS_TESTS.items() if test.reference != name]
+def stress_names(*, by_default: bool = False) -> list[str]:
+    """The tests that can be chosen: all but those that only serve as a reference; or those done if none are chosen."""
+    found = {name: test for name, test in STRESS_TESTS.items() if test.reference != name}
+    return [name for name, test in found.items() if test.by_default or not by_default]

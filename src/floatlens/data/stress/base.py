@@ -91,6 +91,7 @@ class StressTest(BaseModel, ABC):
     # the test whose score robustness divides by; None: the first point of the same curve
     reference: ClassVar[str | None] = "clean"
     repeats: ClassVar[bool] = False  # all points show the same documents: the agreement of the answers is reported
+    by_default: ClassVar[bool] = True  # done where no test is chosen; false if most data has nothing for it
     headline: ClassVar[bool] = False  # its robustness is among the headline numbers of a report
     series: ClassVar[Mapping[str, str]] = {}  # the series in words, where there are several
     shared: ClassVar[frozenset[str]] = frozenset({"seed"})  # settings with one value for all tests

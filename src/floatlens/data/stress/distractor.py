@@ -39,14 +39,18 @@ class Distractor(StressTest):
         return reason or super().unfit(example, pool)
 
     def transform(self, example: Example, point: Point, pool: Pool) -> Example:
-        count, facts = int(point.x), {}
+        count = int(point.x)
+        stated: list[str] = []
         if point.series == "random":
             others = random_distractors(example, pool, count, self.seed)
         elif point.series == "topic":
             others = topic_distractors(example, pool, count)
         elif point.series == "counterfactual":
-            others, facts["replaced"] = counterfactuals(example, pool, count, self.seed)
+            others, stated = counterfactuals(example, pool, count, self.seed)
         else:
             raise FloatlensError(f'no kind of distractor "{point.series}"{did_you_mean(point.series, self.series)}')
         slots = mixed(gold_slots(example), others, generator(self.seed, example.id, "distractor"))
-        return arranged(example, slots, **facts)
+        if point.series != "counterfactual":
+            return arranged(example, slots)
+        made = arranged(example, slots, replaced=stated)
+        return made.model_copy(update={"wrong_answers": [*example.wrong_answers, *stated]})

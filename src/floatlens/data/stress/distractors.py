@@ -28,7 +28,14 @@ from floatlens.data.stress.arrangement import evidence_order, generator
 from floatlens.data.stress.pool import Answer, Pool, asked_for, same_text, sort_of
 from floatlens.prompts import Document
 
-__all__ = ["counterfactuals", "no_counterfactual", "random_distractors", "topic_distractors"]
+__all__ = [
+    "counterfactuals",
+    "no_counterfactual",
+    "no_wrong_documents",
+    "random_distractors",
+    "topic_distractors",
+    "wrong_documents",
+]
 
 _LEADING_ARTICLE = re.compile(r"\A(?:a|an|the)\s+(?=\S)", re.IGNORECASE)
 
@@ -83,6 +90,20 @@ def _take(example: Example, fitting: Iterator[Document], count: int, which: str 
             "(no accepted answer, no gold title); use data with more questions, or fewer distractors"
         )
     return taken
+
+
+def wrong_documents(example: Example) -> list[Document]:
+    """The documents that state a wrong answer, as the data has them; without those that state an accepted one too."""
+    found = [one for one in example.wrong_documents if not holds_answer(f"{one.title} {one.text}", example.answers)]
+    return [one.model_copy(update={"is_gold": False}) for one in found]
+
+
+def no_wrong_documents(example: Example, count: int, test: str) -> str | None:
+    """Why the data of a question has too few of them for a test, to be read after "question"; None if it has enough."""
+    found = len(wrong_documents(example))
+    if found >= count:
+        return None
+    return f"has {found} document{'s' * (found != 1)} with a wrong answer, and {test} needs {count}"
 
 
 def counterfactuals(example: Example, pool: Pool, count: int, seed: int) -> tuple[list[Document], list[str]]:
