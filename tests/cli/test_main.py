@@ -24,7 +24,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
         def fail(*_: Any) -> None:
             raise error
 
-        monkeypatch.setattr("floatlens.models.families", fail)
+        monkeypatch.setattr("floatlens.models.compatibility.families", fail)
 
     return set_up
 
@@ -158,7 +158,7 @@ def test_warnings_are_one_line_each_and_those_of_libraries_need_debug(
         warnings.warn("old thing", DeprecationWarning, stacklevel=1)
         return ()
 
-    monkeypatch.setattr("floatlens.models.families", warn)
+    monkeypatch.setattr("floatlens.models.compatibility.families", warn)
 
     def library(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         sys.stderr.write(f"{category.__name__}: {message}")

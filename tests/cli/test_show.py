@@ -195,3 +195,31 @@ def test_a_table_on_a_terminal_has_its_width(saved: Path) -> None:
         assert running.wait() == 0
     lines = re.sub("\x1b\\[[0-9;]*m", "", shown.decode()).split("\r\n")
     assert 60 < max(len(line.rstrip()) for line in lines) <= 70
+
+
+@pytest.mark.usefixtures("no_network")
+def test_a_checkpoint_is_checked_without_its_weights(floatlens: Run, golden: Callable[[str], Path]) -> None:
+    code, out, err = floatlens("models", "check", golden("illada"))
+    assert (code, err) == (0, "")
+    words = {line[:11].strip(): line[11:].strip() for line in out.splitlines()}
+    assert words["loads"] == "yes, as illada (masked diffusion)"
+    assert words["attention"] == "full"
+    assert words["parameters"] == "102,848"
+    assert words["tensors"] == "29 (29 F32): names and shapes fit the class"
+    assert words["memory"] == "402 KiB in float32, 201 KiB in bfloat16, 201 KiB in float16, weights alone"
+
+
+@pytest.mark.usefixtures("no_network")
+def test_what_stops_a_checkpoint_is_one_line(floatlens: Run, copied: Callable[..., Path]) -> None:
+    code, out, err = floatlens("models", "check", copied("illada", layer_norm_eps=1e-5))
+    assert (code, out) == (2, "")
+    assert "`layer_norm_eps` is set" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_models_is_list_or_show_unless_a_command_is_named(floatlens: Run, golden: Callable[[str], Path]) -> None:
+    assert floatlens("models")[1] == floatlens("models", "list")[1]
+    ref = golden("illada")
+    shown = floatlens("models", "show", ref)
+    assert shown == floatlens("models", ref) == floatlens("models", "--family", "illada", ref)
+    assert "attention" in shown[1]

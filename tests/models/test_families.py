@@ -14,6 +14,7 @@ from floatlens.core.errors import FloatlensError
 from floatlens.models import dream, families, load
 from floatlens.models.facts import look
 from floatlens.models.settings import Settings
+from shared.published import DREAM_7B
 
 IDS = torch.tensor([[5, 9, 13, 40, 41, 8]])
 
@@ -51,37 +52,6 @@ def test_a_family_that_does_not_exist(name, hint, tiny):
 
 
 # -- Dream --------------------------------------------------------------------------------------------------------
-
-DREAM_7B = {
-    "architectures": ["DreamModel"],
-    "attention_dropout": 0.0,
-    "auto_map": {"AutoModel": "modeling_dream.DreamModel"},
-    "bos_token_id": 151643,
-    "eos_token_id": 151643,
-    "hidden_act": "silu",
-    "hidden_size": 3584,
-    "initializer_range": 0.02,
-    "intermediate_size": 18944,
-    "mask_token_id": 151666,
-    "max_position_embeddings": 131072,
-    "max_window_layers": 28,
-    "model_type": "Dream",
-    "num_attention_heads": 28,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 4,
-    "pad_token_id": 151643,
-    "rms_norm_eps": 1e-06,
-    "rope_scaling": None,
-    "rope_theta": 1000000.0,
-    "sliding_window": None,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-    "transformers_version": "4.46.2",
-    "use_cache": True,
-    "use_mrope": False,
-    "use_sliding_window": False,
-    "vocab_size": 152064,
-}
 
 
 def test_the_published_dream_configuration_gives_the_size_of_qwen2_7b():

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from floatlens.cli import adapt, bench, data, inspection, presets, results, scale, trace
-from floatlens.cli.commands import add_command, flag, new_app
+from floatlens.cli.commands import DefaultGroup, add_command, flag, new_app
 from floatlens.cli.terminal import forgiving_streams, say, warnings_shown
 from floatlens.core.errors import FloatlensError
 
@@ -26,7 +26,7 @@ _COMMANDS = {
     "Studies": (presets.demo, presets.run, presets.qa, presets.stress, presets.intervene, trace.trace),
     "Results": (inspection.show, results.figures, results.claims, results.report),
     "Data": (data.data,),
-    "Models": (inspection.models, adapt.adapt),
+    "Models": (adapt.adapt,),
     "Development": (bench.bench,),
 }
 _MORE_HELP: dict[object, Callable[[], str]] = {presets.intervene: presets.more_edits}
@@ -35,6 +35,11 @@ app = new_app("See how attention moves while a language model writes.")
 for _panel, _functions in _COMMANDS.items():
     for _function in _functions:
         add_command(app, _function, _panel, more_help=_MORE_HELP.get(_function))
+_models = new_app("List the model families, or show or check a checkpoint.", cls=DefaultGroup)
+add_command(_models, inspection.list_models, name="list")
+add_command(_models, inspection.show_model, name="show")
+add_command(_models, inspection.check_model, name="check")
+app.add_typer(_models, name="models", rich_help_panel="Models")
 _scale = new_app("Train and evaluate the four small bundled models.")
 add_command(_scale, scale.train)
 add_command(_scale, scale.evaluate, name="eval")

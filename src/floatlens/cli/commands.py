@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["Group", "add_command", "flag", "new_app", "option", "paragraphs", "require_lab"]
+__all__ = ["DefaultGroup", "Group", "add_command", "flag", "new_app", "option", "paragraphs", "require_lab"]
 
 
 def option(
@@ -85,10 +85,22 @@ class Group(_PlainHelp, TyperGroup):
     """A command that has commands."""
 
 
-def new_app(help: str, **more: Any) -> typer.Typer:
+class DefaultGroup(Group):
+    """A command that has commands and works without naming one: `list` with nothing given, else `show`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = [arg for arg in args if arg != "--debug"]
+        if not given:
+            args = ["list", *args]
+        elif given[0] not in {*self.commands, *ctx.help_option_names}:
+            args = ["show", *args]
+        return list(super().parse_args(ctx, args))
+
+
+def new_app(help: str, cls: type[Group] = Group, **more: Any) -> typer.Typer:
     """An empty command line, or a part of one."""
     return typer.Typer(
-        cls=Group,
+        cls=cls,
         help=help,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},

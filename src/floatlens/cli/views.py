@@ -22,10 +22,20 @@ if TYPE_CHECKING:
 
     from floatlens.models.compatibility import Compatible
     from floatlens.models.facts import Facts
+    from floatlens.models.requirements import Requirements
     from floatlens.traces import Trace
     from floatlens_lab.scale.evaluation import Summary
 
-__all__ = ["answer_view", "compatibility_view", "facts_view", "layers_view", "pairs", "scale_view", "trace_view"]
+__all__ = [
+    "answer_view",
+    "compatibility_view",
+    "facts_view",
+    "layers_view",
+    "pairs",
+    "requirements_view",
+    "scale_view",
+    "trace_view",
+]
 
 KINDS = {"arm": "autoregressive", "mdm": "masked diffusion"}
 _TOKEN = 12  # characters of a token that are shown
@@ -72,11 +82,46 @@ def facts_view(facts: Facts) -> Table:
         ("heads", heads),
         ("vocabulary", f"{facts.vocabulary:,}"),
         ("context", "not stated" if facts.context is None else f"{facts.context:,} tokens"),
+        ("attention", _attention(facts)),
         ("logits", "shifted: row i decides position i + 1" if facts.shift else "unshifted: row i decides position i"),
     ]
     if facts.mask_id is not None:
         rows.append(("mask token", f"{facts.mask_id}" + (f" {facts.mask_text}" if facts.mask_text else "")))
     rows.append(("tokenizer", facts.tokenizer or "none: token ids only"))
+    return pairs(rows)
+
+
+def _attention(facts: Facts) -> str:
+    rule = str(facts.attention).replace("_", "-")
+    return rule if facts.block_size is None else f"{rule}, blocks of {facts.block_size}"
+
+
+def requirements_view(found: Requirements) -> Table:
+    """What loading a checkpoint takes."""
+    facts = found.facts
+    rows = [
+        ("model", facts.ref if facts.revision is None else f"{facts.ref} at {facts.revision}"),
+        (
+            "loads",
+            f"{'once all files are there' if found.missing_files else 'yes'}, as {facts.family} ({KINDS[facts.kind]})",
+        ),
+        ("class", facts.architecture),
+        ("attention", _attention(facts)),
+        ("logits", "shifted" if facts.shift else "unshifted"),
+        ("sampler", found.sampler),
+    ]
+    if facts.mask_id is not None:
+        rows.append(("mask token", f"{facts.mask_id}" + (f" {facts.mask_text}" if facts.mask_text else "")))
+    stored = ", ".join(f"{count} {dtype}" for dtype, count in sorted(found.stored.items()))
+    compared = {"nothing": "not compared before loading"}.get(found.compared, f"{found.compared} fit the class")
+    tensors = f"{found.tensors:,}" if found.tensors else "not listed"
+    rows += [
+        ("parameters", f"{found.parameters:,}"),
+        ("tensors", f"{tensors}{f' ({stored})' if stored else ''}: {compared}"),
+        ("memory", ", ".join(f"{_bytes(size)} in {dtype}" for dtype, size in found.memory.items()) + ", weights alone"),
+    ]
+    if found.missing_files:
+        rows.append(("missing", f"{many(len(found.missing_files), 'weight file')}: {', '.join(found.missing_files)}"))
     return pairs(rows)
 
 

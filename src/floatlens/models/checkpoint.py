@@ -46,16 +46,16 @@ class Checkpoint:
 
     def weights_digest(self) -> str | None:
         """Which weights a local folder holds (see `fingerprint`). None for a hub repository, whose revision says it,
-        and where there are none, which `weights` will refuse."""
-        if self.hub_id is not None:
+        and where not all of them are there, which `weights` will refuse."""
+        if self.hub_id is not None or self.missing_shards():
             return None
-        files = self._files("model.safetensors") or self._files("pytorch_model.bin")
+        files = self.weight_files("model.safetensors") or self.weight_files("pytorch_model.bin")
         return fingerprint(files) if files else None
 
     def weights(self) -> bool:
         """Fetch the weights if need be and check that every file is there and whole; True for safetensors."""
         for single, safe in (("model.safetensors", True), ("pytorch_model.bin", False)):
-            files = self._files(single)
+            files = self.weight_files(single)
             if files and safe:
                 for file in files:
                     _check_safetensors(file)
@@ -66,15 +66,30 @@ class Checkpoint:
             "pytorch_model.bin or pytorch_model.bin.index.json"
         )
 
-    def _files(self, single: str) -> list[Path]:
+    def missing_shards(self) -> list[str]:
+        """Files of a local folder that its index lists and that are not there."""
+        listed: set[str] = set()
+        for single in ("model.safetensors", "pytorch_model.bin"):
+            if not (self.folder / single).is_file():
+                listed |= set(self.tensor_index(single).values())
+        return sorted(name for name in listed if not (self.folder / name).is_file())
+
+    def tensor_index(self, single: str) -> dict[str, str]:
+        """The file of each tensor, by the index of the shards of `single`; empty where there is no index."""
+        index = self.folder / f"{single}.index.json"
+        if not index.is_file():
+            return {}
+        weight_map = Settings.read(index).get("weight_map")
+        if not isinstance(weight_map, dict) or not weight_map:
+            raise FloatlensError(f"{index}: it has no `weight_map`")
+        return {str(name): str(file) for name, file in weight_map.items()}
+
+    def weight_files(self, single: str) -> list[Path]:
         """The one file, or the shards its index names, each of which must exist; nothing else is fetched."""
         names, index = [single], self.folder / f"{single}.index.json"
         sharded = index.is_file() and not (self.folder / single).is_file()
         if sharded:
-            weight_map = Settings.read(index).get("weight_map")
-            if not isinstance(weight_map, dict) or not weight_map:
-                raise FloatlensError(f"{index}: it has no `weight_map`")
-            names = sorted({str(name) for name in weight_map.values()})
+            names = sorted(set(self.tensor_index(single).values()))
         if self.hub_id is not None:
             _snapshot(self.hub_id, self.revision, names)
         missing = [name for name in names if not (self.folder / name).is_file()]

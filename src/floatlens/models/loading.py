@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
@@ -28,13 +27,14 @@ from .causal import FAMILY as CAUSAL
 from .causal import check_gguf
 from .checkpoint import Checkpoint, brief, find, weights_of
 from .plan import Family, Reading, plan_checkpoint, read_as
+from .tensors import check_tensors
 from .tokenizer import find_mask, load_gguf_tokenizer, load_tokenizer
 from .told import Told
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["load"]
+__all__ = ["load", "quiet"]
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
@@ -69,7 +69,7 @@ def load(
     chosen = None if family is None else registry.FAMILIES[family]
     place = _Placement(dtype, device, device_map)
     told = Told(attention, block_size, mask_id, mode)
-    with _quiet():
+    with quiet():
         path = names.resolve(name)
         folder = adapter_folder(name, path, adapter)
         if folder is None:
@@ -200,7 +200,7 @@ def _parse_device(given: str | torch.device | None) -> torch.device:
 def _read_weights(
     architecture: Any, folder: Path, place: _Placement, surplus: tuple[str, ...] = (), **options: Any
 ) -> PreTrainedModel:
-    """Let transformers read. Mismatched sizes pass it here, so `_check_tensors` can name them in one line."""
+    """Let transformers read. Mismatched sizes pass it here, so `check_tensors` can name them in one line."""
     from safetensors import SafetensorError
 
     where = folder / options["gguf_file"] if "gguf_file" in options else folder
@@ -221,33 +221,11 @@ def _read_weights(
         raise FloatlensError(f"{where}: its .bin holds more than tensors, which floatlens does not unpickle") from error
     except (OSError, ValueError, LookupError, RuntimeError, ImportError, SafetensorError, struct.error) as error:
         raise FloatlensError(f"{where}: transformers cannot load it ({brief(error)})") from error
-    _check_tensors(info, type(module).__name__, surplus, where)
+    check_tensors(info, type(module).__name__, surplus, where)
     loaded: PreTrainedModel = module
     if place.device is not None:
         loaded.to(place.device)  # type: ignore[arg-type]
     return loaded
-
-
-def _check_tensors(info: dict[str, Any], kind: str, surplus: tuple[str, ...], where: Path) -> None:
-    """Every tensor has found its place, or the first that has not is named."""
-    for key, here, needed in sorted(info["mismatched_keys"]):
-        raise FloatlensError(
-            f"{where}: tensor {key} is {_shape(here)} in the file, but its configuration makes it {_shape(needed)}"
-        )
-    missing = sorted(info["missing_keys"])
-    if missing:
-        raise FloatlensError(f"{where}: tensor {missing[0]} of {kind} is missing from the weights{_more(missing)}")
-    over = [key for key in sorted(info["unexpected_keys"]) if not any(re.search(known, key) for known in surplus)]
-    if over:
-        raise FloatlensError(f"{where}: tensor {over[0]} of the weights has no place in {kind}{_more(over)}")
-
-
-def _shape(shape: Any) -> str:
-    return " x ".join(str(size) for size in shape)
-
-
-def _more(keys: list[str]) -> str:
-    return f" (and {len(keys) - 1} more)" if len(keys) > 1 else ""
 
 
 def _special_ids(config: Any, generation: dict[str, Any], tokenizer: PreTrainedTokenizerBase | None) -> dict[str, Any]:
@@ -266,7 +244,7 @@ def _special_ids(config: Any, generation: dict[str, Any], tokenizer: PreTrainedT
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence transformers' reports and bars: what matters in them is raised, and the rest is noise. Restored after."""
     from huggingface_hub.utils import logging as hub
     from transformers.utils import logging as library

@@ -1,0 +1,60 @@
+"""Every family at its published size, on the meta device: each tensor of the published list has a home of its shape."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from floatlens.models.plan import plan_checkpoint
+from floatlens.models.registry import FAMILIES, pick
+from floatlens.models.requirements import empty_module, fill_empty
+from floatlens.models.settings import Settings
+from floatlens.models.told import Told
+from shared.published import CHECKPOINTS
+
+CASES = [pytest.param(one, id=name) for name, one in CHECKPOINTS.items() if one.family in FAMILIES]
+
+
+def _plan(checkpoint):
+    settings = Settings(checkpoint.config, "config.json", Told(**checkpoint.told))
+    assert pick(settings, None).name == checkpoint.family
+    return plan_checkpoint(FAMILIES[checkpoint.family], settings)
+
+
+@pytest.mark.parametrize("checkpoint", CASES)
+def test_every_published_tensor_has_a_home_of_its_shape(checkpoint):
+    plan = _plan(checkpoint)
+    module = empty_module(plan)
+    info = fill_empty(plan, module, checkpoint.tensors)
+    assert {name: list(keys) for name, keys in info.items()} == {
+        "missing_keys": [],
+        "unexpected_keys": [],
+        "mismatched_keys": [],
+        "error_msgs": [],
+    }
+    assert sum(parameter.numel() for parameter in module.parameters()) == checkpoint.parameters
+
+
+@pytest.mark.parametrize("checkpoint", CASES)
+def test_the_published_list_has_the_published_number_of_parameters(checkpoint):
+    weights = {
+        name: shape for name, shape in checkpoint.tensors.items() if not name.endswith("expert_bias")
+    }  # a buffer
+    assert sum(map(math.prod, weights.values())) == checkpoint.parameters
+
+
+def test_a_tensor_of_another_shape_or_name_is_noticed():
+    checkpoint = CHECKPOINTS["GSAI-ML/iLLaDA-8B-Instruct"]
+    plan = _plan(checkpoint)
+    module = empty_module(plan)
+    changed = dict(checkpoint.tensors) | {"model.norm.weight": (4097,), "model.extra.weight": (1,)}
+    del changed["model.layers.3.mlp.up_proj.weight"]
+    info = fill_empty(plan, module, changed)
+    assert [key for key, *_ in info["mismatched_keys"]] == ["model.norm.weight"]
+    assert list(info["unexpected_keys"]) == ["model.extra.weight"]
+    assert list(info["missing_keys"]) == ["model.layers.3.mlp.up_proj.weight"]
+
+
+def test_the_number_of_tensors_of_llada():
+    assert len(CHECKPOINTS["GSAI-ML/LLaDA-8B-Instruct"].tensors) == 291
