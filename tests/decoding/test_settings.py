@@ -13,6 +13,12 @@ NAMES = {
     "dream": {"steps", "gen_length", "alg", "alg_temp", "temperature", "top_p", "top_k", "eps", "seed"},
     "threshold": {"threshold", "gen_length", "block_length", "temperature", "seed"},
     "ar": {"gen_length", "temperature", "top_p", "use_cache", "seed"},
+    "bd3lm": {"max_new_tokens", "gen_length", "block_size", "steps", "steps_per_block", "scheduler", "remasking"}
+    | {"temperature", "cfg_scale", "right_shift_logits", "eos_token_id", "pad_token_id", "use_cache", "seed"},
+    "sdar": {"gen_length", "block_length", "denoising_steps", "temperature", "top_k", "top_p", "remasking"}
+    | {"confidence_threshold", "eb_threshold", "confidence", "stop_token_ids", "use_cache", "seed"},
+    "fast_dllm_v2": {"max_new_tokens", "gen_length", "block_size", "small_block_size", "threshold", "temperature"}
+    | {"stop_token", "use_block_cache", "use_cache", "seed"},
 }
 
 
@@ -43,10 +49,10 @@ def test_settings_survive_json(llada):
 
 UNKNOWN = [
     ("llada", {"alg": "entropy"}, 'the sampler "llada" has no setting "alg"; it belongs to dream'),
-    ("arm", {"steps": 3}, 'the sampler "ar" has no setting "steps"; it belongs to dream and llada'),
+    ("arm", {"steps": 3}, 'the sampler "ar" has no setting "steps"; it belongs to bd3lm, dream and llada'),
     ("llada", {"step": 3}, 'the sampler "llada" has no setting "step"; did you mean "steps"?'),
     ("llada", {"sampler": "llda"}, 'no sampler "llda"; did you mean "llada"?'),
-    ("dream", {"sampler": "nucleus"}, 'no sampler "nucleus"; known: ar, dream, llada, threshold'),
+    ("dream", {"sampler": "nucleus"}, 'no sampler "nucleus"; known: ' + ", ".join(sorted(NAMES))),
 ]
 
 
@@ -102,6 +108,8 @@ def test_a_sampler_must_fit_the_kind(arm, llada):
         plan(arm, [5], sampler="llada")
     with pytest.raises(FloatlensError, match=r'"ar" is for autoregressive models .*: dream, llada, threshold$'):
         plan(llada, [5], sampler="ar")
+    with pytest.raises(FloatlensError, match=r'"sdar" is for block-causal models and .* is not: its attention is full'):
+        plan(llada, [5], sampler="sdar")
 
 
 def test_mistakes_are_told_before_the_first_pass(llada):

@@ -105,12 +105,14 @@ class PassState:
     def answer_rows(self) -> NDArray[np.bool_]:
         """(batch, query), while edits are active: rows of the answer, and the rows that decide it.
 
-        In a diffusion model the positions that the run began with as masks and, where logits are shifted, the position
-        before each. In an autoregressive model the last row of the prompt and every row after it.
+        In a diffusion model the positions that the run began with as masks or appended later and, where logits are
+        shifted, the position before each. In an autoregressive model the last row of the prompt and every row after it.
         """
         assert self.position is not None
         written = self.position.run.written
         if written is not None:
+            later = ((0, 0), (0, max(0, self.offset + self.queries - written.shape[1])))
+            written = np.pad(written, later, constant_values=True)
             rows = written.copy()
             if self.shift:
                 rows[:, :-1] |= written[:, 1:]

@@ -27,7 +27,8 @@ class DecodingRun:
 
     fingerprints: tuple[int, ...]
     written: Bools | None = None
-    """(batch, key), of a diffusion model: the masks of its first pass, which is where the answer is written."""
+    """(batch, key), of a diffusion model: the masks of its first pass, which is where the answer is written. What later
+    passes append is written too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,7 @@ class RunTracker:
 
     def __init__(self, model: LanguageModel) -> None:
         self._causal = model.kind == "arm"
+        self._grows = model.attention == "block_causal"
         self._mask_id = model.mask_id
         self._last: PassPosition | None = None
 
@@ -64,7 +66,8 @@ class RunTracker:
         """The position of the pass that is about to run.
 
         An autoregressive pass continues a run if its cache holds that run's keys, or, without a cache, if it repeats
-        the sequence with one more column. A diffusion pass continues it if no token was changed (masks may be filled).
+        the sequence with one more column. A diffusion pass continues it if no token was changed (masks may be filled;
+        with block-causal attention another block may follow).
         """
         ids = info.ids.cpu().numpy().astype(np.int64)
         keys = info.offset + ids.shape[1]
@@ -84,10 +87,11 @@ class RunTracker:
         if offset:
             return bool(offset == held)
         if not self._causal:
-            if ids.shape != before.ids.shape or not np.array_equal(real, before.real):
+            grown = self._grows and ids.shape[1] > held
+            if not (grown or (ids.shape == before.ids.shape and np.array_equal(real, before.real))):
                 return False
             committed = before.real & (before.ids != self._mask_id)
-            return bool((ids == before.ids)[committed].all())
+            return bool((ids[:, :held] == before.ids)[committed].all())
         if before.cached or ids.shape[1] != held + 1:
             return False
         return np.array_equal(ids[:, :held], before.ids) and np.array_equal(real[:, :held], before.real)

@@ -65,6 +65,7 @@ class Session:
         self.edits = [edit for edit in self.edits if edit.active]
         self.tracker = RunTracker(self.model) if self.edits else None
         self.needs = frozenset(need for probe in self.probes for need in probe.needs)
+        self.full_passes = bool(self.edits)
         self.state: PassState | None = None
         self._blocks: BlockMask | None = None  # of the pass, where its model says what each query sees
         self._residual: Tensor | None = None

@@ -97,16 +97,27 @@ def read_prompts(prompt_ids: Any, vocab_size: int, name: str = "prompt") -> list
 
 
 def lay_out(
-    model: LanguageModel, prompts: list[list[int]], sampler: str, settings: Settings, padding: str = "left"
+    model: LanguageModel,
+    prompts: list[list[int]],
+    sampler: str,
+    settings: Settings,
+    padding: str = "left",
+    *,
+    exact: bool = False,
 ) -> Canvas:
-    """Place the prompts and the answers after them, and check that they fit the model."""
+    """Place the prompts and the answers after them, and check that they fit the model. `exact`: `gen_length` positions
+    are to be written, also by samplers that fill up whole blocks."""
     if padding not in ("left", "right"):
         raise FloatlensError(f'padding="{padding}"{did_you_mean(str(padding), ("left", "right"))}')
-    _check_fit(model, prompts, settings)
+    padding = padding if settings.align is None else {"start": "right", "end": "left"}[settings.align]
+    counts = [settings.gen_length if exact else settings.masks(len(prompt)) for prompt in prompts]
+    _check_fit(model, prompts, settings, counts)
     if padding == "right" and model.kind == "arm" and len({len(prompt) for prompt in prompts}) > 1:
         _refuse_gaps(model)
-    place = _place_arm if model.kind == "arm" else _place_mdm
-    ids, real, answer, starts = place(model, prompts, settings.gen_length, padding == "left")
+    if model.kind == "arm":
+        ids, real, answer, starts = _place_arm(model, prompts, settings.gen_length, padding == "left")
+    else:
+        ids, real, answer, starts = _place_mdm(model, prompts, counts, padding == "left")
     masks = answer.sum(dim=1)
     if not bool((masks > 0).all()):
         empty = int((masks == 0).nonzero()[0])
@@ -123,21 +134,28 @@ def lay_out(
         prompt_lengths=tuple(len(prompt) for prompt in prompts),
         starts=tuple(starts),
         max_steps=max(settings.max_steps(int(count)) for count in masks),
-        end_ids=end_ids(model),
+        end_ids=settings.ends(model, end_ids(model)),
         sampler=sampler,
         settings=settings,
     )
 
 
-def _check_fit(model: LanguageModel, prompts: list[list[int]], settings: Settings) -> None:
-    longest = max((len(prompt) for prompt in prompts), default=0)
+def _check_fit(model: LanguageModel, prompts: list[list[int]], settings: Settings, counts: list[int]) -> None:
     if model.kind == "arm" and any(not prompt for prompt in prompts):
         raise FloatlensError("an autoregressive model cannot start from an empty prompt; give at least its BOS token")
-    if model.max_length is not None and longest + settings.gen_length > model.max_length:
+    longest, written = max(zip(map(len, prompts), counts, strict=True), key=sum, default=(0, 0))
+    if model.max_length is not None and longest + written > model.max_length:
+        filled = "" if written == settings.gen_length else f" (filled up to whole blocks: {written})"
         raise FloatlensError(
-            f"a prompt of {longest} tokens and gen_length={settings.gen_length} need {longest + settings.gen_length} "
+            f"a prompt of {longest} tokens and gen_length={settings.gen_length}{filled} need {longest + written} "
             f"positions and {model.ref} has {model.max_length}; shorten the prompt or lower gen_length"
         )
+    for sample, prompt in enumerate(prompts):
+        if settings.align is not None and model.mask_id in prompt:
+            raise FloatlensError(
+                f"prompt {sample} holds the mask token at position {prompt.index(model.mask_id or 0)}; samplers that "
+                "write one block after another only write after the prompt"
+            )
     if isinstance(settings.seed, tuple) and len(settings.seed) != len(prompts):
         raise FloatlensError(
             f"seed has {len(settings.seed)} numbers for {len(prompts)} prompts; give one each, or one for all"
@@ -159,9 +177,10 @@ def _refuse_gaps(model: LanguageModel) -> None:
 _Placed = tuple[Tensor, Tensor, Tensor, list[int]]
 
 
-def _place_mdm(model: LanguageModel, prompts: list[list[int]], gen_length: int, left: bool) -> _Placed:
+def _place_mdm(model: LanguageModel, prompts: list[list[int]], counts: list[int], left: bool) -> _Placed:
     assert model.mask_id is not None  # the contract of kind "mdm"
-    ids, real, starts = _place(model, [prompt + [model.mask_id] * gen_length for prompt in prompts], left)
+    lines = [prompt + [model.mask_id] * count for prompt, count in zip(prompts, counts, strict=True)]
+    ids, real, starts = _place(model, lines, left)
     return ids, real, real & (ids == model.mask_id), starts
 
 

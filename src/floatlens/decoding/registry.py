@@ -26,19 +26,28 @@ _KINDS = {"arm": "autoregressive", "mdm": "masked diffusion"}
 
 @dataclass(frozen=True)
 class Sampler:
-    """A decoding algorithm. `run(model, canvas, settings, generators)` yields a Step after every forward pass."""
+    """A decoding algorithm. `run(model, canvas, settings, generators)` yields a Step after every forward pass.
+
+    `blocks` says that it is for models with block-causal attention only.
+    """
 
     name: str
     kind: Kind
     settings: type[Settings]
     run: Callable[[LanguageModel, Canvas, Any, Generators], Iterator[Step]]
     about: str
+    blocks: bool = False
+
+    def fits(self, model: LanguageModel) -> bool:
+        """Whether it decodes a model."""
+        return self.kind == model.kind and (not self.blocks or model.attention == "block_causal")
 
 
+_NAMES = ("ar", "bd3lm", "dream", "fast_dllm_v2", "llada", "sdar", "threshold")
 SAMPLERS: Registry[Sampler] = Registry(
     "sampler",
     "floatlens.samplers",
-    {name: f"floatlens.decoding.{name}:SAMPLER" for name in ("ar", "dream", "llada", "threshold")},
+    {name: f"floatlens.decoding.{name}:SAMPLER" for name in _NAMES},
 )
 """Every sampler by name. Example: `SAMPLERS["dream"].settings.model_fields`"""
 
@@ -48,11 +57,13 @@ def sampler_for(model: LanguageModel, name: str | None = None) -> Sampler:
     if name is None:
         name = model.sampler or default_sampler(model.kind, model.shift)
     sampler = replace(SAMPLERS[name], name=name)
-    if sampler.kind != model.kind:
-        fitting = ", ".join(sorted(other for other in SAMPLERS if SAMPLERS[other].kind == model.kind))
+    if not sampler.fits(model):
+        fitting = ", ".join(sorted(other for other in SAMPLERS if SAMPLERS[other].fits(model)))
+        about = (_KINDS[sampler.kind], f"{_KINDS[model.kind]} (family {model.family})")
+        if sampler.kind == model.kind:
+            about = ("block-causal", f"not: its attention is {model.attention}")
         raise FloatlensError(
-            f'the sampler "{name}" is for {_KINDS[sampler.kind]} models and {model.ref} is {_KINDS[model.kind]} '
-            f"(family {model.family}); use one of: {fitting}"
+            f'the sampler "{name}" is for {about[0]} models and {model.ref} is {about[1]}; use one of: {fitting}'
         )
     return sampler
 
@@ -63,6 +74,7 @@ def read_settings(sampler: Sampler, given: Mapping[str, Any]) -> Settings:
     for name in given:
         if name not in own:
             others = sorted(other for other in SAMPLERS if name in SAMPLERS[other].settings.model_fields)
-            hint = f"; it belongs to {' and '.join(others)}" if others else did_you_mean(name, own)
+            owners = " and ".join(filter(None, (", ".join(others[:-1]), *others[-1:])))
+            hint = f"; it belongs to {owners}" if others else did_you_mean(name, own)
             raise FloatlensError(f'the sampler "{sampler.name}" has no setting "{name}"{hint}')
     return validate(sampler.settings, given, f'settings of the sampler "{sampler.name}"')

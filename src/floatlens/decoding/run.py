@@ -40,7 +40,8 @@ def plan(
         settings = follow(model, chosen, settings, prompts, targets)
     read = read_settings(chosen, settings)
     read.check(model)
-    canvas = lay_out(model, prompts, chosen.name, read, padding)
+    read = read.resolved(model)
+    canvas = lay_out(model, prompts, chosen.name, read, padding, exact=targets is not None)
     if targets is not None:
         return force(canvas, targets)
     if read.gen_length:  # the length of the text is the user's choice
@@ -56,7 +57,7 @@ def prompt_budget(model: LanguageModel, *, sampler: str | None = None, **setting
     chosen = sampler_for(model, sampler)
     read = read_settings(chosen, settings)
     read.check(model)
-    return None if model.max_length is None else model.max_length - read.gen_length
+    return None if model.max_length is None else model.max_length - read.resolved(model).most_written()
 
 
 def decode_steps(model: LanguageModel, prompt_ids: PromptIds, **arguments: Any) -> Iterator[Step]:
@@ -79,9 +80,9 @@ def decode(
 ) -> Decoded:
     """Decode one prompt or a batch of prompts of any lengths.
 
-    `prompt_ids` is a list of ids, a list of such lists, or a 1-D or 2-D tensor. `sampler` is "llada", "dream",
-    "threshold" or "ar"; None takes the one the model's family was published with. `settings` are that sampler's own
-    (see `SAMPLERS`). A sample gets the same tokens alone as in any batch, padded on either side.
+    `prompt_ids` is a list of ids, a list of such lists, or a 1-D or 2-D tensor. `sampler` is a name in `SAMPLERS`
+    ("llada", "dream", "threshold", "bd3lm", "ar", …); None takes the one the model's family was published with.
+    `settings` are that sampler's own. A sample gets the same tokens alone as in any batch, padded on either side.
 
     `target_ids`, in the same forms, are written instead of the model's own tokens: the sampler still chooses where. One
     target per prompt, all of one length, which is what `gen_length` then is; in a prompt that holds masks the target
@@ -98,8 +99,11 @@ def finish(model: LanguageModel, canvas: Canvas, steps: Sequence[Step]) -> Decod
     sequence = canvas.ids.clone()
     for step in steps:
         sequence[step.sample, step.position] = step.token
+    written = max(int(step.position.max()) + 1 for step in steps if len(step.position))
     if model.kind == "arm":  # all samples may have ended early: columns nobody reached do not exist
-        sequence = sequence[:, : int(steps[-1].position.max()) + 1]
+        sequence = sequence[:, :written]
+    else:
+        sequence = sequence[:, : canvas.settings.columns(sequence, canvas.answer, written)]
     return Decoded(sequence, tuple(steps), sum(step.passes for step in steps), canvas)
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from floatlens.core.config import Config
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from floatlens.models.base import LanguageModel
 
-__all__ = ["BlockSettings", "DecodingConfig", "Settings", "require_divisor"]
+__all__ = ["Align", "BlockSettings", "DecodingConfig", "Settings", "require_divisor"]
+
+Align = Literal["start", "end"]
 
 _Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -29,6 +33,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    align: ClassVar[Align | None] = None
+    """Where the prompts of a batch begin or end in one column, whatever the padding; None: as the padding says."""
+
     seed: _Seed | tuple[_Seed, ...] = Field(
         0,
         description="one number for all samples, so a sample gives the same tokens alone and in a batch; "
@@ -43,6 +50,26 @@ class Settings(BaseModel):
 
     def check(self, model: LanguageModel) -> None:
         """Raise a FloatlensError if these settings ask for something `model` does not have."""
+
+    def resolved(self, model: LanguageModel) -> Self:
+        """These settings with the model's own values where nothing was given."""
+        return self
+
+    def masks(self, prompt: int) -> int:
+        """How many masks are appended to a prompt of this length; `gen_length` unless blocks are filled up."""
+        return self.gen_length
+
+    def most_written(self) -> int:
+        """The most masks that any prompt gets."""
+        return self.gen_length
+
+    def ends(self, model: LanguageModel, known: tuple[int, ...]) -> tuple[int, ...]:
+        """The ids that end an answer; `known` are the model's."""
+        return known
+
+    def columns(self, sequence: Tensor, answer: Tensor, written: int) -> int:
+        """How many columns the finished batch has; `written` of them were reached."""
+        return int(sequence.shape[1])
 
     def check_masks(self, masks: Sequence[int]) -> None:
         """Raise a ValueError if they do not fit samples with these numbers of positions to fill."""

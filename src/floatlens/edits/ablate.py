@@ -149,7 +149,7 @@ class AblateHeads(RowEdit):
 
     def preview(self, layer: Layer, received: Tensor, batch: slice, heads: slice) -> None:
         mean = self._mean.get(layer.index)
-        if mean is None:  # a layer may be shown in parts; a diffusion run keeps its length
+        if mean is None or mean.shape[-1] != received.shape[-1]:  # a layer may be shown in parts; blocks are appended
             mean = self._mean[layer.index] = received.new_zeros(*layer.query.shape[:2], received.shape[-1])
         mean[batch, heads] = received
 
@@ -203,8 +203,8 @@ class AblateHeads(RowEdit):
     def has_fast_path(self, layer: Layer) -> bool:
         if self.mode == "zero":
             return True
-        windowed = layer.mask.irregular
-        return self.strength == 1 and (self.mode == "mean" or not windowed)
+        plain = not layer.mask.irregular or (self.mode == "mean" and layer.state.causal)
+        return self.strength == 1 and plain
 
     def edit_block(self, site: Site, block: Block, classes: QueryClasses | None) -> Block:
         mean, heads = None, list(self.heads_in(site))
@@ -237,7 +237,11 @@ class AblateHeads(RowEdit):
             seen = rows.visible(values.shape[-1]).float()
             return seen / seen.sum(-1, keepdim=True).clamp(min=1) * values.sum(-1, keepdim=True)
         if self._prefix is None or not rows.site.layer.state.causal:
-            return rows.pick(self._mean[rows.site.layer.index], values.shape[-1]).expand_as(values)
+            mean = rows.pick(self._mean[rows.site.layer.index], values.shape[-1]).expand_as(values)
+            if not rows.windowed:
+                return mean
+            mean = mean * rows.visible(values.shape[-1])  # a row never sees more than its mask allows
+            return mean / mean.sum(-1, keepdim=True).clamp(min=1e-30) * values.sum(-1, keepdim=True)
         return self._prefix[:, :, rows.inside]
 
 

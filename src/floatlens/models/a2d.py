@@ -13,7 +13,7 @@ from pathlib import Path
 
 from floatlens.core.errors import FloatlensError
 
-from .plan import Family, Plan, Published
+from .plan import Family, Plan, Published, Verified
 from .settings import Settings
 
 __all__ = ["LLAMA", "QWEN2", "QWEN3"]
@@ -52,7 +52,11 @@ def _make(base: str, stem: str) -> Family:
 
     about = f"{stem} adapted to diffusion (dllm): MDLM, and BD3LM with block-causal attention"
     mdlm = Published(f"dllm's MDLM adaptations of {stem} (dllm-hub/{stem}*-mdlm-*)", verified="class")
-    return Family(name, kind="mdm", shift=False, about=about, claims=claims, plan=plan, published=(mdlm,))
+    verified: Verified = "class" if base == "qwen2" else "golden"
+    bd3lm = Published(
+        f"dllm's BD3LM adaptations of {stem} (dllm-hub/{stem}*-bd3lm-*)", verified, "block-causal", "bd3lm"
+    )
+    return Family(name, kind="mdm", shift=False, about=about, claims=claims, plan=plan, published=(mdlm, bd3lm))
 
 
 def _attention(settings: Settings, *, plain: bool) -> str:

@@ -158,6 +158,11 @@ class LanguageModel:
     def dtype(self) -> torch.dtype:
         return self._embedding.dtype
 
+    @property
+    def full_passes(self) -> bool:
+        """Whether an observer needs every pass in full, as edits do; samplers then use no cache for blocks."""
+        return any(getattr(observer, "full_passes", False) for observer in self.observers)
+
     # -- running --------------------------------------------------------------------------------------------------
 
     @torch.inference_mode()

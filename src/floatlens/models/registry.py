@@ -26,6 +26,8 @@ FAMILIES: Registry[Family] = Registry(
         "a2d-llama": "floatlens.models.a2d:LLAMA",
         "a2d-qwen2": "floatlens.models.a2d:QWEN2",
         "a2d-qwen3": "floatlens.models.a2d:QWEN3",
+        "sdar": "floatlens.models.sdar:FAMILY",
+        "fast-dllm-v2": "floatlens.models.fast_dllm_v2:FAMILY",
         "masked-lm": "floatlens.models.masked_lm:FAMILY",
         _FALLBACK: "floatlens.models.causal:FAMILY",
     },
@@ -35,8 +37,7 @@ _NOT_COVERED = {
     "llada2_moe": "its attention is block-causal and its router and shared experts are its own",
     "diffusion_gemma": "it starts from random tokens instead of masks",
     "rnd1": "nobody has checked its arithmetic against a transformers class yet",
-    "sdar": "its attention is block-causal",
-    "sdar_moe": "its attention is block-causal",
+    "sdar_moe": "nobody has checked its experts against a transformers class yet",
 }
 
 

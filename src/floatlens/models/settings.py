@@ -144,6 +144,14 @@ class Settings(Mapping[str, Any]):
             )
         return Settings(parameters, f"{self.where} (rope_parameters)").number("rope_theta")
 
+    def block_size(self, key: str) -> int:
+        """Positions per block of block-causal attention: the file's, else what the user says."""
+        if self.get(key) is None:
+            if self.told.block_size is None:
+                raise FloatlensError(f"{self.where}: `{key}` is missing, and nothing else says it; give block_size=")
+            return self.told.block_size
+        return self.integer(key)
+
     def special_tokens(self) -> dict[str, Any]:
         """The token ids that transformers' configuration classes take."""
         ids = {key: self.token(key) for key in ("bos_token_id", "pad_token_id")}
