@@ -37,6 +37,7 @@ from .models import load as load
 from .models import shuffled as shuffled
 from .plots import plot_absorption as plot_absorption
 from .plots import plot_anchors as plot_anchors
+from .plots import plot_collection as plot_collection
 from .plots import plot_drift as plot_drift
 from .plots import plot_edits as plot_edits
 from .plots import plot_extremes as plot_extremes

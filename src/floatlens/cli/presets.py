@@ -131,6 +131,10 @@ def stress(
         str | None, _test("Places of the gold document, such as 0,4,9.", metavar="NUMBERS", default="all")
     ] = None,
     stress_seed: Annotated[int, _test("Seed of the stress tests.", min=0)] = 0,
+    collection: Annotated[
+        Path | None,
+        _test("Dated documents for the test collection.", metavar="FILE", default="made from those in the data"),
+    ] = None,
     gold: Gold = None,
     first_line: FirstLine = False,
     *,
@@ -151,6 +155,7 @@ def stress(
         gold=gold,
         stress=settings,
         stress_seed=stress_seed,
+        collection=collection,
         first_line=first_line,
         **common.values(),
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from floatlens.analysis.collection import AGREEMENT, ALL, RATES
 from floatlens.cli.tables import INTERVAL, Row, by_model, in_blocks, interval, number
 from floatlens.cli.terminal import clean, duration, many
 from floatlens.data.stress import STRESS_TESTS
@@ -114,6 +115,8 @@ def findings_view(made: Findings, models: Sequence[str], width: int) -> Group:
         shown += [_title("Stress tests"), robustness_view(made.curves, made.agreed, models, width)]
     if made.misled:
         shown += [_title("Misled by a wrong answer"), misled_view(made.misled, models, width)]
+    if made.collection:
+        shown += [_title("Changing collection"), collection_view(made.collection, models, width)]
     if made.effects is not None and not made.effects.empty:
         shown += [_title("Edits"), effects_view(made.effects, models, width)]
     if made.patching:
@@ -169,6 +172,28 @@ def misled_view(found: Sequence[Curve], models: Sequence[str], width: int) -> Re
 def _misled(curve: Curve) -> list[str]:
     rate, low, high = (100 * value for value in (curve.scores.mean, curve.scores.low, curve.scores.high))
     return [f"{rate[0]:.0f} → {rate[-1]:.0f}", interval(float(low[-1]), float(high[-1]), ".0f")]
+
+
+def collection_view(tables: Mapping[str, pd.DataFrame], models: Sequence[str], width: int) -> RenderableType:
+    """Rows for each data set: the rates over all snapshots, and agreement where nothing relevant changed."""
+    rates, agreed = tables["collection"], tables["collection_agreement"]
+    whole = rates[rates["date"] == ALL]
+    models = _ordered(models, whole["model"])
+    rows = []
+    for data, own in whole.groupby("data", sort=False):
+        rows.append(Row(str(data)))
+        parts = [(RATES[str(rate)], some) for rate, some in own.groupby("rate", sort=False)]
+        here = agreed[agreed["data"] == data]
+        parts += [(AGREEMENT[str(part)], some) for part, some in here.groupby("pairs_with", sort=False)]
+        rows += [
+            Row(words, {str(row.model): _rate(row) for row in some.itertuples()}, level=1) for words, some in parts
+        ]
+    return by_model("mean over snapshots (%)", ["mean", INTERVAL], models, _labels(models), rows, width)
+
+
+def _rate(row: Any) -> list[str]:
+    mean, low, high = (100 * float(value) for value in (row.mean, row.low, row.high))
+    return [number(mean, ".1f"), interval(low, high, ".1f")]
 
 
 def effects_view(effects: pd.DataFrame, models: Sequence[str], width: int) -> RenderableType:

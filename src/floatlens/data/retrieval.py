@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from floatlens.core.errors import FloatlensError, did_you_mean
@@ -30,11 +31,25 @@ from floatlens.data.matching import holds_answer
 from floatlens.data.reader import Tally, read_records
 from floatlens.prompts import Document
 
-__all__ = ["Bm25", "Found", "GoldRule", "Index", "Passage", "open_index", "read_corpus", "retrieve"]
+__all__ = [
+    "K1",
+    "B",
+    "Bm25",
+    "Found",
+    "GoldRule",
+    "Index",
+    "Passage",
+    "best_of",
+    "make_tokenizer",
+    "open_index",
+    "read_corpus",
+    "retrieve",
+]
 
 GoldRule: TypeAlias = Literal["answer", "provenance", "none"]
 
-_SETTINGS = {"method": "lucene", "k1": 1.5, "b": 0.75}
+K1, B = 1.5, 0.75
+_SETTINGS = {"method": "lucene", "k1": K1, "b": B}
 _WORDS, _STOPWORDS = r"(?u)\b\w\w+\b", "english"
 _PASSAGES, _STARTS = "passages.jsonl", "starts.npy"  # a copy, as a gzipped corpus has no random access
 _FORMAT = 1  # raise it when the files of an index change their meaning
@@ -91,7 +106,7 @@ class Bm25:
     """BM25 scores of texts by their number. Example: `Bm25.of(["A tower.", "A bridge."]).best("Which tower?", 1)`"""
 
     def __init__(self, model: Any) -> None:
-        self.model, self._tokenizer = model, _make_tokenizer()
+        self.model, self._tokenizer = model, make_tokenizer()
         self._tokenizer.word_to_id = model.vocab_dict
 
     @classmethod
@@ -99,7 +114,7 @@ class Bm25:
         """Of texts that are read once."""
         import bm25s  # type: ignore[import-untyped]
 
-        tokenizer = _make_tokenizer()
+        tokenizer = make_tokenizer()
         # arrays, because a list of Python numbers would take eight times as much
         ids = [array("i", found) for found in tokenizer.streaming_tokenize(texts, allow_empty=True)]
         model = bm25s.BM25(**_SETTINGS, backend="numpy", csc_backend="scipy")
@@ -114,14 +129,19 @@ class Bm25:
         (ids,) = self._tokenizer.streaming_tokenize([question], update_vocab="never", allow_empty=False)
         if not ids:
             return []
-        scores = self.model.get_scores_from_ids(ids)
-        least = np.partition(scores, -k)[-k] if k < len(scores) else 0.0
-        among = np.flatnonzero((scores >= least) & (scores > 0))
-        best = among[np.lexsort((among, -scores[among]))][:k]
-        return list(zip(best.tolist(), scores[best].tolist(), strict=True))
+        return best_of(self.model.get_scores_from_ids(ids), k)
 
 
-def _make_tokenizer() -> Any:
+def best_of(scores: NDArray[np.floating[Any]], k: int) -> list[tuple[int, float]]:
+    """Numbers and scores of the `k` best texts with a score above 0, best first; ties by number."""
+    least = np.partition(scores, -k)[-k] if k < len(scores) else 0.0
+    among = np.flatnonzero((scores >= least) & (scores > 0))
+    best = among[np.lexsort((among, -scores[among]))][:k]
+    return list(zip(best.tolist(), scores[best].tolist(), strict=True))
+
+
+def make_tokenizer() -> Any:
+    """Words as all indexes here see them."""
     from bm25s.tokenization import Tokenizer  # type: ignore[import-untyped]
 
     return Tokenizer(lower=True, splitter=_WORDS, stopwords=_STOPWORDS, stemmer=None)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import digest_of_file
 from floatlens.core.registry import Registry
+from floatlens.data.collection.versions import DatedCollection, open_collection
 from floatlens.data.examples import Example, Need, check_need, mark_gold
 from floatlens.data.formats import FORMATS
 from floatlens.data.paper_files import paper_note
@@ -64,10 +65,19 @@ class Questions:
     title: str
     version: int
     identity: str
+    collection: DatedCollection | None = None
+    """Dated documents that the questions are about."""
+    name: str | None = None
+    """What the data is called; None: as it was asked for."""
 
 
 QUESTION_SOURCES: Registry[Callable[..., Questions]] = Registry(
-    "question source", "floatlens.question_sources", {"scale": "floatlens.subjects.scale.source:open_questions"}
+    "question source",
+    "floatlens.question_sources",
+    {
+        "scale": "floatlens.subjects.scale.source:open_questions",
+        "timeqa": "floatlens.data.collection.timeqa:open_questions",
+    },
 )
 """Questions that are made and not read from a file, by the word before the colon of a reference.
 
@@ -99,11 +109,18 @@ class Data:
     left_out: int = 0
     paper: str | None = None
     counts: Counts = field(repr=False, compare=False, default_factory=Counts)
+    collection: DatedCollection | None = field(repr=False, compare=False, default=None)
     _read: Callable[[], Iterator[Example]] = field(repr=False, compare=False, default=lambda: iter(()))
+    _read_all: Callable[[], Iterator[Example]] | None = field(repr=False, compare=False, default=None)
 
     def examples(self) -> Iterator[Example]:
         """The good ones, streamed, in the order of the data; may be called any number of times."""
         for example in self._read():
+            yield _finished(example, self.documents, self.gold)
+
+    def everything(self) -> Iterator[Example]:
+        """Those of the whole file, whatever the limit: the questions whose documents make up a collection."""
+        for example in (self._read_all or self._read)():
             yield _finished(example, self.documents, self.gold)
 
     def headline(self) -> str:
@@ -119,12 +136,15 @@ class Data:
             found.append(f"{self.bad:,} bad record{'s' * (self.bad > 1)} skipped; the first: {self.problems[0]}")
         if self.left_out:
             found.append(f"{self.left_out:,} left out: {FORMATS[self.format].left_out}")
+        if self.collection is not None:
+            found.append(f"a changing collection: {self.collection.sentence()}")
         return found + self.counts.notes()
 
     def described(self) -> dict[str, Any]:
         """What a manifest records of it."""
         kept = ("name", "version", "format", "sha256", "documents", "count", "bad", *(["gold"] if self.gold else []))
-        return {key: getattr(self, key) for key in kept}
+        found = {key: getattr(self, key) for key in kept}
+        return found if self.collection is None else found | {"collection": self.collection.sha256}
 
 
 def open_data(
@@ -136,12 +156,14 @@ def open_data(
     need: Collection[Need] = (),
     documents: int | None = None,
     gold: Literal["answer"] | None = None,
+    collection: str | Path | None = None,
 ) -> Data:
     """Find the data, read it once and refuse it if anything is wrong; with `skip_bad`, warn and leave that out.
 
     `need` says what every question must have. `documents` keeps the first N documents of each; without it, a set of the
     paper keeps as many as the paper shows, and other data all. For a question source it is how many are drawn. With
-    `gold` "answer" the documents that hold an accepted answer are gold, and no others (`mark_gold`).
+    `gold` "answer" the documents that hold an accepted answer are gold, and no others (`mark_gold`). `collection` is a
+    file of dated documents; a question without answers of its own has the last ones that its documents state.
 
     Example: `open_data("nq=nq_psg.jsonl", need=["answers"]).count`, `open_data("scale:rag:documents=5", limit=100)`
     """
@@ -152,12 +174,37 @@ def open_data(
         raise FloatlensError(f'gold="{gold}": expected "answer", or None for the marks of the data')
     text = str(ref)
     if not is_source(text):
-        return _open_file(text, skip_bad, documents, gold, format=format, limit=limit, need=need)
+        found = None if collection is None else open_collection(collection)
+        wanted = need if found is None else [one for one in need if one != "answers"]
+        data = _open_file(text, skip_bad, documents, gold, format=format, limit=limit, need=wanted)
+        return data if found is None else _with_collection(data, found, str(collection))
+    if collection is not None:
+        raise FloatlensError(f"{text}: these questions are made, and so is their collection; leave {collection} out")
     if gold is not None:
         raise FloatlensError(f'{text}: these questions mark their gold documents; leave gold="{gold}" out')
     if format is not None:
         raise FloatlensError(f'{text}: these questions are not read from a file; leave format="{format}" out')
     return _open_source(text, limit, need, documents)
+
+
+def _with_collection(data: Data, found: DatedCollection, path: str) -> Data:
+    """The data with its dated documents, which must answer some of its questions."""
+    if not any(found.about(example.id) for example in data.examples()):
+        raise FloatlensError(
+            f"{path}: no document answers a question of {data.ref}; give answers by the id of the question, such as "
+            f'"answers": {{"{next(data.examples()).id}": ["…"]}}'
+        )
+    read = data._read
+    return replace(data, collection=found, _read=lambda: (_answered(example, found) for example in read()))
+
+
+def _answered(example: Example, collection: DatedCollection) -> Example:
+    """With the last answers of its documents, if it has none of its own."""
+    about = collection.about(example.id)
+    if example.answers or not about:
+        return example
+    last = max(about, key=lambda version: version.start)
+    return example.model_copy(update={"answers": list(last.answers[example.id])})
 
 
 def is_source(ref: str) -> bool:
@@ -200,6 +247,7 @@ def _open_file(
         paper=paper_note(path, digest),
         counts=counts,
         _read=lambda: stream_examples(path, Tally(skip_bad), **settings),  # the file may have changed since
+        _read_all=lambda: stream_examples(path, Tally(skip_bad), **{**settings, "limit": None, "need": ()}),
     )
 
 
@@ -230,13 +278,14 @@ def _open_source(ref: str, limit: int | None, need: Collection[Need], documents:
         raise FloatlensError(f"{ref}: {error}") from None
     return Data(
         ref=ref,
-        name=ref,
+        name=found.name or ref,
         title=found.title,
-        column=rest,
+        column=found.name or rest,
         version=found.version,
         format=name,
         sha256=hashlib.sha256(found.identity.encode()).hexdigest(),
         count=len(found.examples),
         counts=Counts.of(found.examples),
+        collection=found.collection,
         _read=lambda: iter(found.examples),
     )

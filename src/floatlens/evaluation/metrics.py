@@ -16,7 +16,18 @@ from typing import Literal
 from floatlens.data.examples import VERDICTS, AnswerKind
 from floatlens.data.matching import contains, find_spans, first_word, last_number, normalise
 
-__all__ = ["Scores", "accuracy", "exact_match", "f1", "is_misled", "is_right", "named_parts", "normalise", "score"]
+__all__ = [
+    "Scores",
+    "accuracy",
+    "exact_match",
+    "f1",
+    "gives_former",
+    "is_misled",
+    "is_right",
+    "named_parts",
+    "normalise",
+    "score",
+]
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,20 @@ def is_right(
         found = last_number(prediction)
         return found is not None and any(found == last_number(answer) for answer in answers)
     return any(accuracy(prediction, answer) for answer in answers)
+
+
+def gives_former(prediction: str, former: Sequence[str], current: Sequence[str], *, first_line: bool) -> bool | None:
+    """Whether a prediction is accurate for a former answer and for no current one; None if there is no former answer.
+
+    Example: `gives_former("It is Kell.", ["Kell"], ["Orrin"], first_line=False)  # True`
+    """
+    if not former:
+        return None
+    hits = [
+        bool(answers) and score(prediction, answers, first_line=first_line).accuracy > 0
+        for answers in (former, current)
+    ]
+    return hits[0] and not hits[1]
 
 
 def accuracy(prediction: str, answer: str) -> bool:

@@ -20,8 +20,8 @@ from floatlens.plots.description import Figure
 __all__ = ["FIGURES", "Described", "FigureType", "describe_figures", "file_name"]
 
 Data = Mapping[str, Any]
-"""Results by analysis; frames of `gains`, `edits`, `patching`; curves of `stress`, `misled`; `anchors` and `qk_maps` by
-model."""
+"""Results by analysis; frames of `gains`, `collection`, `edits`, `patching`; curves of `stress`, `misled`; by model
+`anchors` and `qk_maps`."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ FIGURES: Registry[FigureType] = Registry(
         "gains": "floatlens.plots.answers:GAINS",
         "stress": "floatlens.plots.answers:STRESS",
         "misled": "floatlens.plots.answers:MISLED",
+        "collection": "floatlens.plots.collection:COLLECTION",
         "edits": "floatlens.plots.answers:EDITS",
         "patching": "floatlens.plots.patching:PATCHING",
     },

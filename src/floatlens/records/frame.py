@@ -19,7 +19,7 @@ COLUMNS = (
     *("model", "model_kind", "data", "index", "id", "condition", "kind"),
     *("prediction", "accuracy", "f1", "exact_match", "parts", "misled"),
     *("decided_at", "kl", "earliest_step", "moved_share"),
-    *("measured", "moved"),
+    *("measured", "moved", "prompt", "snapshot"),
 )
 PATCHING_COLUMNS = (
     *("model", "model_kind", "data", "index", "id", "what", "patched", "layer"),

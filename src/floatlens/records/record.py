@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from floatlens.prompts import EvidenceKind
 from floatlens.records.condition import Condition, PatchedKeys, PatchedStates
 
-__all__ = ["PatchEffects", "Record", "What", "item_of"]
+__all__ = ["PatchEffects", "Record", "Snapshot", "What", "item_of"]
 
 What = Literal["answer", "trace", "patch"]
 
@@ -46,6 +46,31 @@ class PatchEffects(BaseModel):
     """Attention that the patched keys receive."""
     keys: dict[PatchedKeys, tuple[float, ...]]
     """Their number."""
+
+
+class Snapshot(BaseModel):
+    """A question at a snapshot of a changing collection, and what its answer rests on.
+
+    `earlier` are answers that documents stated before and none states now, `withdrawn` those of them that only
+    withdrawn documents stated.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    date: str
+    current: tuple[str, ...]
+    earlier: tuple[str, ...]
+    withdrawn: tuple[str, ...]
+    changes: tuple[str, ...] | None = None
+    """What happened to its documents since the snapshot before: added, corrected, withdrawn; None at the first."""
+    gold: int
+    """Documents that state a current answer."""
+    gold_found: int
+    """Those of them that were retrieved."""
+    stale: bool | None = None
+    """Whether the model gave an earlier answer and no current one; None: there is no earlier answer."""
+    used_withdrawn: bool | None = None
+    """Whether it gave an answer of withdrawn documents and no current one; None: there is no such answer."""
 
 
 class Record(BaseModel):
@@ -96,6 +121,8 @@ class Record(BaseModel):
     """The same under an edit: (step, layer, rows changed, attention moved in them)."""
     retrieved: tuple[tuple[str, float], ...] | None = None
     """Ids and scores of retrieved passages, best first."""
+    snapshot: Snapshot | None = None
+    """Of a changing collection."""
 
     file: str | None = None
     """The trace, relative to the run folder."""

@@ -70,6 +70,7 @@ SECTIONS: Registry[AnswerSection] = Registry(
     {
         "qa": "floatlens.report.answer_sections:QA",
         "stress": "floatlens.report.answer_sections:STRESS",
+        "collection": "floatlens.report.collection_section:COLLECTION",
         "edits": "floatlens.report.answer_sections:EDITS",
     },
 )

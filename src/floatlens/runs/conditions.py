@@ -140,7 +140,7 @@ def _edited(spec: EditSpec, makers: Makers) -> list[PlannedCondition]:
 
 def _stressed(names: Sequence[str], data: Data, makers: Makers) -> list[PlannedCondition]:
     pool = Pool.of(data.examples())
-    tests = {name: makers.stress.of(name) for name in names}
+    tests = {name: makers.stress.of(name).prepare(data, pool) for name in names}
     fitting = {name: ids for name, test in tests.items() if (ids := _fitting(data, test, pool, makers.say))}
     references = dict.fromkeys(one for name in fitting if (one := STRESS_TESTS[name].reference) is not None)
     found = []

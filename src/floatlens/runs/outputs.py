@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens.analysis import ANALYSES, Result, analyse
 from floatlens.analysis.anchors import anchors
+from floatlens.analysis.collection import collection_agreement, collection_rates, of_collection
 from floatlens.analysis.conditions import edited
 from floatlens.analysis.effects import METRICS, edit_effects, effects_table, measured, moved
 from floatlens.analysis.patching import patching_tables, without_effect
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Findings", "publish_answers", "publish_traces", "save_figure", "save_frame", "save_table"]
 
 FORMATS = ("pdf", "svg", "png")
-_ANSWERS = {"gains", "stress", "misled", "edits", "patching"}
+_ANSWERS = {"gains", "stress", "misled", "collection", "edits", "patching"}
 """What figures of answers need; those are drawn with the tables of answers."""
 
 
@@ -55,6 +56,8 @@ class Findings:
     misled: Sequence[Curve] = ()
     """Misled rates along the same curves, where wrong answers are named."""
     agreed: pd.DataFrame | None = None
+    collection: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """Tables of a changing collection by name."""
     effects: pd.DataFrame | None = None
     patching: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     """Tables of activation patching by name."""
@@ -87,6 +90,7 @@ def publish_answers(folder: Path, out: Path, *, paper: bool = False, formats: Se
     stressed = answers[answers["kind"] == "stress"]
     if not stressed.empty:
         _publish_stress(stressed, out, made)
+        _publish_collection(stressed, out, made)
     if (answers["kind"] == "edit").any():
         _publish_edits(edited(answers), out, made)
     _publish_patching(open_patching(folder), out, made)
@@ -101,7 +105,7 @@ def _draw(out: Path, made: Findings, formats: Sequence[str]) -> None:
 
     patched = made.patching.get("patching")
     data = {"gains": made.gains, "stress": made.curves, "misled": made.misled, "edits": made.effects}
-    data["patching"] = patched
+    data |= {"patching": patched, "collection": made.collection.get("collection")}
     wanted = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(data)]
     for name, figure in describe_figures(data, wanted).figures.items():
         made.files += save_figure(draw(figure), out / "figures" / name, formats)
@@ -133,6 +137,16 @@ def _publish_stress(answers: pd.DataFrame, out: Path, made: Findings) -> None:
         "agreement": made.agreed,
     }
     for name, frame in frames.items():
+        made.files += save_frame(frame, out / "tables" / name)
+
+
+def _publish_collection(answers: pd.DataFrame, out: Path, made: Findings) -> None:
+    """Nothing where no answer was given at a snapshot."""
+    if of_collection(answers).empty:
+        return
+    rates, agreed = collection_rates(answers), collection_agreement(answers)
+    made.collection = {"collection": rates, "collection_agreement": agreed}
+    for name, frame in made.collection.items():
         made.files += save_frame(frame, out / "tables" / name)
 
 

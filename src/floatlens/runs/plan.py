@@ -214,6 +214,7 @@ def _open(source: Source, number: int, chosen: Chosen, *, corpus: bool) -> Data:
             need=tuple(dict.fromkeys(need)),
             documents=given.documents,
             gold=given.gold,
+            collection=None if given.collection is None else source.path(given.collection),
         )
 
 

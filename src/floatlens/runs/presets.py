@@ -70,15 +70,17 @@ def stress_study(
     tests: Sequence[str] | None = None,
     stress: Mapping[str, Any] | None = None,
     stress_seed: int = 0,
+    collection: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Study:
-    """Stress tests by name (None: those for any data with gold documents), with settings of theirs in `stress`.
+    """Stress tests by name (None: those for any data with gold documents), with settings of theirs in `stress`;
+    `collection` is a file of dated documents for the test of that name.
 
     Example: `stress_study(["scale:llada"], ["scale:rag"], tests=["order"], stress={"order": {"shuffles": 2}})`
     """
     from floatlens.data.stress import stress_names
 
-    values = _values("stress", models, data, options)
+    values = _values("stress", models, data, options, collection=None if collection is None else str(collection))
     values["conditions"] = stress_names(by_default=True) if tests is None else list(tests)
     values |= {"stress": dict(stress or {}), "traces": {"questions": 0}}
     values["seeds"] |= {"stress": stress_seed}

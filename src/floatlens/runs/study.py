@@ -73,6 +73,9 @@ class StudyData(_Part):
     gold: Literal["answer"] | None = Field(
         None, description="answer: documents that contain an accepted answer are gold; None: as marked in the data"
     )
+    collection: str | None = Field(
+        None, description="a file of dated documents that the questions are about, for the stress test collection"
+    )
     conditions: tuple[str, ...] | None = Field(None, description="instead of the study's conditions")
     traces: Questions | None = Field(None, description="instead of traces.questions")
     places: tuple[int, ...] | None = Field(None, description="instead of traces.places; []: documents as in the data")

@@ -82,7 +82,8 @@ class Source:
     def data_ref(self, ref: str) -> str:
         """A reference of data; a path in it becomes relative to the working directory."""
         if is_source(ref):
-            return ref
+            name, _, rest = ref.partition(":")
+            return f"{name}:{self.path(rest)}" if Path(self.path(rest)).is_file() else ref
         named = _NAMED.fullmatch(ref)
         if named is None or Path(self.path(ref)).exists():
             return self.path(ref)

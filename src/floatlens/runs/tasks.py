@@ -19,9 +19,10 @@ from floatlens.attention.select import Select
 from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.evaluation.answers import Answer, Asked, ask
 from floatlens.evaluation.counterfactuals import prompt_pair
+from floatlens.evaluation.metrics import gives_former
 from floatlens.evaluation.patching import PATCHED, PatchedPair, patch_pair
 from floatlens.records.condition import Patched
-from floatlens.records.record import PatchEffects, Record, What
+from floatlens.records.record import PatchEffects, Record, Snapshot, What
 from floatlens.runs.models import PlannedModel
 from floatlens.traces.store import SUFFIX
 from floatlens.traces.tracing import trace
@@ -102,8 +103,22 @@ class AnswerTask:
         example = question.asked.example
         found = example.meta.get("retrieval", {}).get("found") if example.documents else None
         retrieved = None if found is None else tuple((str(one["id"]), float(one["score"])) for one in found)
-        outcome = asdict(answer)
-        return question.record("answer", self.model, retrieved=retrieved, **(outcome.pop("scores") or {}), **outcome)
+        outcome = asdict(answer) | {"retrieved": retrieved, "snapshot": self._snapshot(example, answer.prediction)}
+        return question.record("answer", self.model, **(outcome.pop("scores") or {}), **outcome)
+
+    def _snapshot(self, example: Example, prediction: str | None) -> Snapshot | None:
+        """What the answer rests on, for a question about a changing collection."""
+        if "snapshot" not in example.meta:
+            return None
+        one = Snapshot.model_validate(example.meta["snapshot"])
+        if prediction is None:
+            return one
+        first_line = self.model.ask.first_line
+        stale, used = (
+            gives_former(prediction, former, one.current, first_line=first_line)
+            for former in (one.earlier, one.withdrawn)
+        )
+        return one.model_copy(update={"stale": stale, "used_withdrawn": used})
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ STRESS_TESTS: Registry[type[StressTest]] = Registry(
         "masks": "floatlens.data.stress.masks:Masks",
         "wrong": "floatlens.data.stress.wrong:Wrong",
         "misleading": "floatlens.data.stress.misleading:Misleading",
+        "collection": "floatlens.data.stress.collection:ChangingCollection",
     },
 )
 """Classes by name. Adding a test is one file and one line here, or an entry point of another package."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -20,6 +20,9 @@ from floatlens.data.stress.arrangement import Slot, gold_slots
 from floatlens.data.stress.distractors import random_distractors
 from floatlens.data.stress.pool import Pool
 from floatlens.prompts import Document
+
+if TYPE_CHECKING:
+    from floatlens.data.sources import Data
 
 __all__ = ["Appended", "Distinct", "FixedCount", "Point", "StressTest"]
 
@@ -97,6 +100,10 @@ class StressTest(BaseModel, ABC):
     shared: ClassVar[frozenset[str]] = frozenset({"seed"})  # settings with one value for all tests
 
     seed: int = Field(0, ge=0)
+
+    def prepare(self, data: Data, pool: Pool) -> Self:
+        """The test for one data set; a test that has to look at all questions first does it here."""
+        return self
 
     @abstractmethod
     def points(self) -> Sequence[Point]:

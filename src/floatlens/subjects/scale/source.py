@@ -1,6 +1,6 @@
 """The scale world as a question source of `open_data`: `scale:SET`, with settings after colons.
 
-scale:rag:documents=5:gold=2:seed=7
+scale:rag:documents=5:gold=2:seed=7, or scale:changing:snapshots=4:seed=7, whose documents change.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import Any
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.data.sources import Questions
+from floatlens.subjects.scale.changing import changing
 from floatlens.subjects.scale.examples import questions
-from floatlens.subjects.scale.sets import known_set
+from floatlens.subjects.scale.sets import ALL_SETS, known_set
 from floatlens.subjects.scale.world import WORLD_VERSION
 
 __all__ = ["DEFAULT_COUNT", "open_questions"]
@@ -23,7 +24,15 @@ DEFAULT_COUNT = 500
 def open_questions(rest: str, *, limit: int | None, documents: int | None) -> Questions:
     """Questions of the world. Example: `open_questions("rag:seed=7", limit=4, documents=None).examples[0].question`"""
     which, *given = rest.split(":")
-    settings = _settings(given, documents)
+    if which == "changing":
+        return _changing(given, limit, documents)
+    if which not in ALL_SETS:
+        raise FloatlensError(f'no question set "{which}"{did_you_mean(which, [*ALL_SETS, "changing"])}')
+    settings = _settings(given, {"documents": 10 if documents is None else documents, "gold": None, "seed": 0})
+    if documents not in (None, settings["documents"]):
+        raise FloatlensError(
+            f"it says {settings['documents']} documents, and documents={documents} was given; give one"
+        )
     return Questions(
         questions(known_set(which), limit or DEFAULT_COUNT, **settings),
         title=f"scale world, {which}",
@@ -32,16 +41,28 @@ def open_questions(rest: str, *, limit: int | None, documents: int | None) -> Qu
     )
 
 
-def _settings(given: Sequence[str], documents: int | None) -> dict[str, Any]:
+def _changing(given: Sequence[str], limit: int | None, documents: int | None) -> Questions:
+    if documents is not None:
+        raise FloatlensError("documents are retrieved from the collection; leave documents out, or set collection:top")
+    settings = _settings(given, {"snapshots": 4, "seed": 0}, "changing")
+    examples, collection = changing(limit, **settings)
+    return Questions(
+        examples,
+        title="scale world, changing",
+        version=WORLD_VERSION,
+        identity=f"changing {sorted(settings.items())} world {WORLD_VERSION}",
+        collection=collection,
+    )
+
+
+def _settings(given: Sequence[str], defaults: dict[str, Any], which: str = "rag") -> dict[str, Any]:
     """All settings, so a default that is written out is the same data."""
-    settings: dict[str, Any] = {"documents": 10 if documents is None else documents, "gold": None, "seed": 0}
+    settings = dict(defaults)
     for item in given:
         key, _, value = item.partition("=")
         if key not in settings:
             raise FloatlensError(f'no setting "{key}"{did_you_mean(key, settings)}')
         if not value.isascii() or not value.isdigit():
-            raise FloatlensError(f'{key} is "{value}"; expected a whole number, as in scale:rag:{key}=3')
-        if key == "documents" and documents not in (None, int(value)):
-            raise FloatlensError(f"it says {value} documents, and documents={documents} was given; give one")
+            raise FloatlensError(f'{key} is "{value}"; expected a whole number, as in scale:{which}:{key}=3')
         settings[key] = int(value)
     return settings
