@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import floatlens as fl
+from shared.collection import make_frame
 
 EXAMPLE = re.compile(r"Example: ((?:`[^`]+`(?:, )?)+)", re.DOTALL)
 FUNCTIONS = [name for name in fl.__all__ if inspect.isfunction(getattr(fl, name))]
@@ -56,6 +57,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def names(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What an example may use without making it."""
     from floatlens.adaptation import Recipe
+    from floatlens.analysis.collection import collection_rates
     from floatlens.analysis.effects import edit_effects
     from floatlens.analysis.scores import gains
     from floatlens.analysis.stress import curves
@@ -85,6 +87,7 @@ def names(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "Inputs": Inputs,
         "Recipe": Recipe,
         "curves": curves,
+        "rates": collection_rates(make_frame(home)),
         "gains": gains,
         "edit_effects": edit_effects,
     }

@@ -27,8 +27,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 OF_RESULTS = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(ANALYSES)]
 NEW = ("sinks", "sink_kinds", "order", "lens")
-_OF_ANSWERS = ("gains", "stress", "misled", "edits", "patching")
-ELSEWHERE = {name: f"no result of {name}" for name in ("anchors", "qk_maps", *_OF_ANSWERS)}
+OTHERS = ("anchors", "qk_maps", "gains", "stress", "misled", "collection", "edits", "patching")
+ELSEWHERE = {name: f"no result of {name}" for name in OTHERS}
 
 
 def _assert_readable(figure: Any) -> None:

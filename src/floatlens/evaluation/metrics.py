@@ -65,7 +65,7 @@ def score(
     """
     if not answers:
         raise ValueError("a question without accepted answers has no scores")
-    said = prediction.strip().split("\n", 1)[0] if first_line else prediction
+    said = _scored_text(prediction, first_line)
     named = named_parts(said, parts) if kind == "parts" else None
     return Scores(
         accuracy=float(is_right(said, answers, kind=kind, parts=parts)),
@@ -91,18 +91,26 @@ def is_right(
     return any(accuracy(prediction, answer) for answer in answers)
 
 
-def gives_former(prediction: str, former: Sequence[str], current: Sequence[str], *, first_line: bool) -> bool | None:
-    """Whether a prediction is accurate for a former answer and for no current one; None if there is no former answer.
+def gives_former(
+    prediction: str,
+    former: Sequence[str],
+    current: Sequence[str],
+    *,
+    kind: AnswerKind = "text",
+    first_line: bool = False,
+) -> bool | None:
+    """Whether a prediction is right by a former answer and by no current one; None if there is no former answer.
 
-    Example: `gives_former("It is Kell.", ["Kell"], ["Orrin"], first_line=False)  # True`
+    Example: `gives_former("It is Kell.", ["Kell"], ["Orrin"])  # True`
     """
     if not former:
         return None
-    hits = [
-        bool(answers) and score(prediction, answers, first_line=first_line).accuracy > 0
-        for answers in (former, current)
-    ]
-    return hits[0] and not hits[1]
+    said = _scored_text(prediction, first_line)
+    return is_right(said, former, kind=kind) and not is_right(said, current, kind=kind)
+
+
+def _scored_text(prediction: str, first_line: bool) -> str:
+    return prediction.strip().split("\n", 1)[0] if first_line else prediction
 
 
 def accuracy(prediction: str, answer: str) -> bool:

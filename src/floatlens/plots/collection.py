@@ -24,7 +24,7 @@ def plot_collection(rates: pd.DataFrame) -> Figure:
     """Rates at each snapshot, from `collection_rates(answers)`. Panels are named after the rates; with several data
     sets, each with the name of the data set before it.
 
-    Example: `fl.plot_collection(collection_rates(answers))`
+    Example: `fl.plot_collection(rates)`
     """
     rows = rates[rates["date"] != ALL]
     if rows.empty:

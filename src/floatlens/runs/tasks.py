@@ -113,11 +113,8 @@ class AnswerTask:
         one = Snapshot.model_validate(example.meta["snapshot"])
         if prediction is None:
             return one
-        first_line = self.model.ask.first_line
-        stale, used = (
-            gives_former(prediction, former, one.current, first_line=first_line)
-            for former in (one.earlier, one.withdrawn)
-        )
+        how: dict[str, Any] = {"kind": example.answer_kind, "first_line": self.model.ask.first_line}
+        stale, used = (gives_former(prediction, former, one.current, **how) for former in (one.earlier, one.withdrawn))
         return one.model_copy(update={"stale": stale, "used_withdrawn": used})
 
 

@@ -12,7 +12,7 @@ from shared.stress import points
 
 
 def test_the_tests_of_the_methods() -> None:
-    usual, real = ["noise", "position", "distractor", "layout", "order", "masks"], ["wrong", "misleading"]
+    usual, real = ["noise", "position", "distractor", "layout", "order", "masks"], ["wrong", "misleading", "collection"]
     assert list(STRESS_TESTS) == ["clean", *usual, *real]
     assert (stress_names(), stress_names(by_default=True)) == ([*usual, *real], usual)
     assert {name: test.needs for name, test in STRESS_TESTS.items()} == {
@@ -25,9 +25,15 @@ def test_the_tests_of_the_methods() -> None:
         "masks": 0,
         "wrong": 1,
         "misleading": 1,
+        "collection": 1,
     }
     assert [name for name, test in STRESS_TESTS.items() if test.kind == "mdm"] == ["masks"]
-    assert [name for name, test in STRESS_TESTS.items() if test.summary == "mean"] == ["clean", "layout", "order"]
+    assert [name for name, test in STRESS_TESTS.items() if test.summary == "mean"] == [
+        "clean",
+        "layout",
+        "order",
+        "collection",
+    ]
     assert all(test.name == name and test.about.endswith(".") for name, test in STRESS_TESTS.items())
 
 
@@ -40,6 +46,7 @@ def test_the_tests_of_the_methods() -> None:
         ("distractor", [f"distractor {k} {n}" for k in ("random", "topic", "counterfactual") for n in (1, 4, 9)]),
         ("layout", ["layout adjacent", "layout scattered", "layout reversed", "layout split"]),
         ("order", ["order shuffle 1", "order shuffle 2", "order shuffle 3", "order shuffle 4"]),
+        ("collection", [f"collection snapshot {i}" for i in range(1, 5)]),
         ("masks", [f"masks {s} {n}" for s in ("mask", "dot") for n in (1, 2, 4, 8, 16, 32)]),
         ("wrong", ["wrong none", "wrong half", "wrong all"]),
         ("misleading", [f"misleading {s} {n}" for s in ("wrong", "noise") for n in (1, 2)]),

@@ -107,6 +107,8 @@ def _change(example: Example, fate: str, dates: Sequence[str], pool: Pool, seed:
     if fate != "corrected":
         return _Change(example.id, fate, when, tuple(example.answers))
     try:
+        if example.answer_kind != "text":
+            raise FloatlensError("only a text can be replaced by another one")
         _, (wrong,) = counterfactuals(example, pool, 1, seed)
     except FloatlensError:  # the answer is not in the documents, or too short to be replaced
         return _Change(example.id, "untouched", when, tuple(example.answers))

@@ -85,7 +85,7 @@ def undated(question: str) -> tuple[str, int, int] | None:
     last = int(found[0]["last"] or first)
     left, right = question[: found[0].start()].strip(), question[found[0].end() :].strip()
     text = " ".join(filter(None, [left, right])).replace(" ?", "?")
-    if re.search(_YEAR, text) or last < first or len(text.split()) < 4:
+    if re.search(_YEAR, text) or last < first or len(text.split()) < 3:
         return None
     return text[0].upper() + text[1:], first, last
 

@@ -206,5 +206,5 @@ def as_date(given: Any, name: str) -> str:
             raise ValueError
         return date(*(int(part or 1) for part in found.groups())).isoformat()
     except ValueError:
-        shown = f'"{given}"' if isinstance(given, str | int) else kind(given)
+        shown = f'"{given}"' if isinstance(given, str) or type(given) is int else kind(given)
         raise FloatlensError(f"{name}: expected a date such as 2021, 2021-06 or 2021-06-01, found {shown}") from None

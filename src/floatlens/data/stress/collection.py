@@ -64,7 +64,7 @@ class ChangingCollection(StressTest):
         try:
             return None if given is None else tuple(sorted(as_date(one, "dates") for one in given))
         except FloatlensError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(str(error).removeprefix("dates: ")) from None
 
     def prepare(self, data: Data, pool: Pool) -> Self:
         """With the snapshots of a data set, and everything that is found in them."""
@@ -129,4 +129,7 @@ class ChangingCollection(StressTest):
         snapshot = told | {"gold": len(view.gold), "gold_found": sum(golds)}
         retrieval = {"k": self.top, "found": [{"id": v.id, "score": round(score, 6)} for v, score in found]}
         meta = example.meta | {"stress": stress, "snapshot": snapshot, "retrieval": retrieval}
-        return example.model_copy(update={"answers": list(view.current), "documents": documents, "meta": meta})
+        changed: dict[str, Any] = {"answers": list(view.current), "documents": documents, "meta": meta}
+        if example.answer_kind == "parts":  # documents state whole answers
+            changed |= {"answer_kind": "text", "answer_parts": []}
+        return example.model_copy(update=changed)
