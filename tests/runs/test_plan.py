@@ -18,6 +18,8 @@ from floatlens.runs.counts import count, forecast, group_of
 from floatlens.runs.items import trace_file, trace_items
 from floatlens.runs.manifest import manifest_of
 from floatlens.runs.plan import Plan, make_plan
+from floatlens.runs.presets import intervene_study, qa_study, stress_study, trace_study
+from floatlens.runs.study import Study
 from floatlens.runs.study_file import read_study
 
 Planned = Callable[..., Plan]
@@ -112,6 +114,26 @@ def test_words_outside_a_small_vocabulary_are_told_before_anything_is_asked(plan
     quiet: list[str] = []
     planned(quiet.append, data=[{"ref": "scale:rag:documents=2", "limit": 3}])
     assert quiet == []
+
+
+@pytest.mark.parametrize("preset", [qa_study, stress_study, intervene_study, trace_study])
+def test_every_command_says_what_the_data_lacks(preset: Callable[..., Study], tmp_path: Path) -> None:
+    """One line for no gold in all of them; one for no answers in traces, which need none."""
+    lines = [{"question": "Who?", "documents": [{"text": "Ada does."}], "answers": ["Ada"]}] * 2
+    lines += [{"question": "Why?", "documents": [{"text": "Ada does."}]}] if preset is trace_study else []
+    file = tmp_path / "x.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    options: dict[Any, dict[str, Any]] = {
+        stress_study: {"tests": ["masks"]},
+        intervene_study: {"edits": ["sink_token"]},
+    }
+    said: list[str] = []
+    make_plan(read_study(preset(["scale:llada"], [str(file)], **options.get(preset, {}))), said.append)
+    told = [line for line in said if line.startswith("x: ")]
+    answers = ["x: 1 of 3 questions has no accepted answer"] if preset is trace_study else []
+    gold = 'x: no document is marked as gold; gold "answer" marks those that contain an accepted answer'
+    assert told == [*answers, gold]
+    assert sum("different words in x are outside the vocabulary of scale:llada" in line for line in said) == 1
 
 
 def test_gold_by_the_answer_in_a_study(planned: Planned, tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ def _trace_question(ref: str, out: Path, asked: QuestionOptions, capture: Captur
         raise FloatlensError("--target: the text is empty")
     _check_length(capture, common)
     planned = _planned(ref, capture, common)
+    _say_unknown_words(planned, [asked.question or "", *documents, target or ""])
     settings: dict[str, Any] = {"sampler": planned.ask.decoding.sampler}
     settings |= planned.ask.decoding.settings if target is None else planned.forced
     model = _load(ref, common.loading)
@@ -184,6 +185,14 @@ def _planned(ref: str, capture: CaptureOptions, common: StudyOptions) -> Planned
     (planned,) = plan_models(read_study(study), forced=capture.target is not None, say=say)
     make_probes(planned.capture.probes or ())
     return planned
+
+
+def _say_unknown_words(planned: PlannedModel, texts: list[str]) -> None:
+    from floatlens.runs.models import unknown_words
+
+    line = unknown_words(planned, texts, "the prompt")
+    if line is not None:
+        say(line)
 
 
 def _load(ref: str, loading: ModelOptions) -> LanguageModel:

@@ -88,11 +88,11 @@ class Counts:
         said.append(_per_question(self.gold, "gold", plural="gold") if self.total_gold else "none marked as gold")
         return ", ".join(said)
 
-    def notes(self) -> list[str]:
-        """What is missing, one line each."""
+    def notes(self, *, documents: bool = True) -> list[str]:
+        """What is missing, one line each; `documents` says whether those of the data matter."""
         if not self.questions:
             return []
-        return [*self._answer_notes(), *self._document_notes()]
+        return [*self._answer_notes(), *(self._document_notes() if documents else ())]
 
     def _answer_notes(self) -> list[str]:
         if not self.unanswered:

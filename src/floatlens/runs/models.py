@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,7 @@ from floatlens.traces.config import CaptureConfig
 from floatlens.traces.tracing import DEFAULT_PROBES
 
 if TYPE_CHECKING:
+    from floatlens.data import Example
     from floatlens.models import LanguageModel
     from floatlens.runs.items import PlannedData
     from floatlens.runs.study import Study
@@ -31,14 +32,12 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], Any]
 
-__all__ = ["PlannedModel", "decide_decoding", "plan_models", "unknown_words"]
+__all__ = ["PlannedModel", "decide_decoding", "plan_models", "unknown_words", "words_unknown_in_data"]
 
 _LARGE = 5000
 """Vocabularies of at least this many tokens spell out words that they do not have."""
 _SAMPLE = 20
 """Questions of each data set that are looked at."""
-_SHARE = 0.1
-"""Share of unknown words that is worth a warning."""
 _WORD = re.compile(r"\w+")
 
 
@@ -183,18 +182,30 @@ def _forced(ask: AskConfig, given: Mapping[str, Any]) -> dict[str, Any]:
 # -- vocabulary ---------------------------------------------------------------------------------------------------
 
 
-def unknown_words(models: Sequence[PlannedModel], data: Sequence[PlannedData]) -> Iterator[str]:
-    """A warning for each small model and data set with many words outside the model's vocabulary."""
-    for model in models:
-        tokenizer = _tokenizer(model) if model.facts.vocabulary < _LARGE else None
-        for part in data if tokenizer is not None else ():
-            words = _words(part)
-            lost = sum(_spelt_out(tokenizer, word) for word in words)
-            if lost > _SHARE * len(words):
-                yield (
-                    f"warning: {lost} of {len(words)} different words in {part.data.name} are outside the vocabulary "
-                    f"of {model.ref} ({model.facts.vocabulary} tokens), so expect wrong answers"
-                )
+def unknown_words(model: PlannedModel, texts: Iterable[str], where: str) -> str | None:
+    """A warning that counts the words of texts outside the vocabulary of a small model; None if it has them all."""
+    tokenizer = _tokenizer(model) if model.facts.vocabulary < _LARGE else None
+    if tokenizer is None:
+        return None
+    words = sorted({word for text in texts for word in _WORD.findall(text)})
+    lost = sum(_spelt_out(tokenizer, word) for word in words)
+    if not lost:
+        return None
+    return (
+        f"warning: {lost} of {len(words)} different words in {where} are outside the vocabulary of {model.ref} "
+        f"({model.facts.vocabulary} tokens), so expect wrong answers"
+    )
+
+
+def words_unknown_in_data(models: Sequence[PlannedModel], data: Sequence[PlannedData]) -> Iterator[str]:
+    """The warnings for models and data sets, by the first questions of each."""
+    for part in data:
+        texts = [text for example in islice(part.data.examples(), _SAMPLE) for text in _texts(example)]
+        some = f"the first {_SAMPLE} questions of " if part.data.count > _SAMPLE else ""
+        for model in models:
+            line = unknown_words(model, texts, f"{some}{part.data.name}")
+            if line is not None:
+                yield line
 
 
 def _tokenizer(model: PlannedModel) -> Any:
@@ -212,9 +223,6 @@ def _spelt_out(tokenizer: Any, word: str) -> bool:
     return tokenizer.unk_token_id in ids or len(ids) >= len(word) > 1
 
 
-def _words(part: PlannedData) -> list[str]:
-    """The different words of the first questions and their documents."""
-    texts: list[str] = []
-    for example in islice(part.data.examples(), _SAMPLE):
-        texts += [example.question, example.passage or "", *(one.text for one in example.documents)]
-    return sorted({word for text in texts for word in _WORD.findall(text)})
+def _texts(example: Example) -> list[str]:
+    documents = [text for one in example.documents for text in (one.title, one.text)]
+    return [example.question, example.passage or "", *example.answers, *documents]

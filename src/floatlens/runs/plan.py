@@ -22,7 +22,7 @@ from floatlens.probes import make_probes
 from floatlens.records.condition import RAG
 from floatlens.runs.conditions import Chosen, Makers, PlannedCondition, choose, plan_conditions, plan_places
 from floatlens.runs.items import PlannedData, all_items, patch_items, trace_file, trace_items
-from floatlens.runs.models import PlannedModel, plan_models, unknown_words
+from floatlens.runs.models import PlannedModel, plan_models, words_unknown_in_data
 from floatlens.runs.patching import patched_condition, with_counterfactuals
 from floatlens.runs.retrieval_heads import head_scores, heads_for
 from floatlens.runs.tasks import PatchTask, Question, TraceTask
@@ -111,7 +111,10 @@ def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
     _check_controls(source, data)
     heads_from, scores = _heads_from(source)
     _check_edits(source, data, models, scores)
-    for line in unknown_words(models, data):
+    for part in data:
+        for line in part.data.counts.notes(documents=corpus is None):
+            note(f"{part.data.name}: {line}")
+    for line in words_unknown_in_data(models, data):
         note(line)
     controls = [one for model in models for one in model.controls(study.controls.shuffled_weights)]
     return Plan(source, (*models, *controls), data, stress, corpus, heads_from, scores, tuple(notes))
