@@ -119,8 +119,8 @@ def test_words_outside_a_small_vocabulary_are_told_before_anything_is_asked(plan
 @pytest.mark.parametrize("preset", [qa_study, stress_study, intervene_study, trace_study])
 def test_every_command_says_what_the_data_lacks(preset: Callable[..., Study], tmp_path: Path) -> None:
     """One line for no gold in all of them; one for no answers in traces, which need none."""
-    lines = [{"question": "Who?", "documents": [{"text": "Ada does."}], "answers": ["Ada"]}] * 2
-    lines += [{"question": "Why?", "documents": [{"text": "Ada does."}]}] if preset is trace_study else []
+    lines = [{"question": "Who?", "documents": [{"text": "Ada zorbs."}], "answers": ["Ada"]}] * 2
+    lines += [{"question": "Why?", "documents": [{"text": "Ada zorbs."}]}] if preset is trace_study else []
     file = tmp_path / "x.jsonl"
     file.write_text("".join(json.dumps(one) + "\n" for one in lines))
     options: dict[Any, dict[str, Any]] = {

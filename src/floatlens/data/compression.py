@@ -14,12 +14,14 @@ from typing import BinaryIO, cast
 
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["BOM", "PACKED", "open_bytes", "read_head"]
+__all__ = ["BOM", "LONGEST", "PACKED", "check_whole", "open_bytes", "read_head", "read_lines"]
 
 BOM = b"\xef\xbb\xbf"
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "Zstandard"}
 _HEAD = 1 << 16
+LONGEST = 64 << 20
+"""Bytes of the longest line or record: a packed file of a few MB may unpack to one line of gigabytes."""
 
 
 @contextmanager
@@ -58,3 +60,25 @@ def read_head(path: Path) -> bytes:
     """The first 64 KiB of the unpacked content, without a byte-order mark."""
     with open_bytes(path) as stream:
         return stream.read(_HEAD).removeprefix(BOM)
+
+
+def read_lines(path: Path, stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of a stream; one that is too long to be a record is refused before it is in memory."""
+    number = 0
+    while line := stream.readline(LONGEST + 1):
+        number += 1
+        if len(line) > LONGEST:
+            raise FloatlensError(
+                f"{path}:{number}: a line of more than {LONGEST >> 20} MB, which is no record of a question"
+            )
+        yield line
+
+
+def check_whole(path: Path) -> None:
+    """Refuse a packed file that is damaged after the part that was read: its checksum is at the end."""
+    with path.open("rb") as file:
+        packed = file.read(8).startswith(tuple(_MAGIC))
+    if packed:
+        with open_bytes(path) as stream:
+            while stream.read(1 << 20):
+                pass

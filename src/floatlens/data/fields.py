@@ -14,9 +14,25 @@ from typing import Any, Literal, NoReturn, TypeAlias
 from floatlens.core.errors import FloatlensError
 from floatlens.prompts import Document
 
-__all__ = ["Record", "Unit", "answers_of", "bad", "kind", "list_of", "parts_of", "text_of"]
+__all__ = [
+    "LONGEST_NAME",
+    "MOST_NAMES",
+    "Record",
+    "Unit",
+    "answers_of",
+    "bad",
+    "in_short",
+    "kind",
+    "list_of",
+    "parts_of",
+    "text_of",
+]
 
+LONGEST_NAME, MOST_NAMES = 100, 200
+"""Characters and number of the field names that are compared with known ones, as this takes time."""
 _MOST_COMBINATIONS = 1000
+_LONGEST = 400
+"""Characters of a message about one record."""
 
 Unit: TypeAlias = Literal["line", "record", "row", "paragraph"]
 """What a file counts its records in: lines, records of a JSON document, rows of a table, paragraphs of plain text."""
@@ -88,8 +104,8 @@ class Record(dict[str, Any]):
         """The fields that are not known; with `spelling`, a field that looks like a missing known one is refused."""
         rest = {name: value for name, value in self.items() if name not in known}
         missing = [name for name in known if name not in self] if spelling else []
-        for name in rest:
-            close = difflib.get_close_matches(name, missing, n=1, cutoff=0.8)
+        for name in itertools.islice(rest, MOST_NAMES) if missing else ():
+            close = difflib.get_close_matches(name, missing, n=1, cutoff=0.8) if len(name) <= LONGEST_NAME else []
             if close:
                 bad(f'unknown field "{name}"; did you mean "{close[0]}"?')
         return rest
@@ -102,6 +118,12 @@ class Record(dict[str, Any]):
 def bad(message: str) -> NoReturn:
     """Refuse a record."""
     raise FloatlensError(message)
+
+
+def in_short(message: str) -> str:
+    """A message as one line that can be printed, whatever names and values of a record it quotes."""
+    said = " ".join(message[: 4 * _LONGEST].encode(errors="backslashreplace").decode().split())
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
 
 
 def kind(value: Any) -> str:

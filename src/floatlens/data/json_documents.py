@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import codecs
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from floatlens.core.errors import FloatlensError
-from floatlens.data.compression import BOM, open_bytes
-from floatlens.data.fields import kind
+from floatlens.data.compression import BOM, LONGEST, open_bytes
+from floatlens.data.fields import in_short, kind
 
-__all__ = ["LIST_KEYS", "Kind", "as_fields", "document_kind", "no_constant", "read_document"]
+__all__ = ["LIST_KEYS", "Kind", "as_fields", "document_kind", "no_constant", "no_pair_twice", "read_document"]
 
 Kind: TypeAlias = Literal["list", "mapping", "under a key", "record"]
 LIST_KEYS = ("data", "questions", "examples", "records", "instances", "items", "rows", "dev", "test", "train")
@@ -30,13 +31,22 @@ def no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
+def no_pair_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse an object with a field twice, of which Python's json module keeps the last without a word."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise ValueError(f'the field "{twice}" is there twice')
+    return made
+
+
 class _Scanner:
     """A position in a JSON text that is read in pieces."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._text, self._at, self._ended = stream, "", 0, False
         self._decode = codecs.getincrementaldecoder("utf-8")()
-        self._json = json.JSONDecoder(parse_constant=no_constant)
+        self._json = json.JSONDecoder(parse_constant=no_constant, object_pairs_hook=no_pair_twice)
         self._started = False
 
     def _more(self) -> bool:
@@ -44,6 +54,8 @@ class _Scanner:
         if self._ended:
             return False
         size = max(_CHUNK, len(self._text) - self._at)  # doubles, so a long record is not decoded too often
+        if size > LONGEST:
+            raise FloatlensError(f"a record of more than {LONGEST >> 20} MB, which is no record of a question")
         read = self._stream.read(size)
         if not self._started:
             read, self._started = read.removeprefix(BOM), True
@@ -158,7 +170,7 @@ def read_document(path: Path, how: Kind) -> Iterator[tuple[int, str | None, Any]
             if scan.peek():
                 raise FloatlensError("more text follows the JSON document; give JSON lines or one document")
         except FloatlensError as error:
-            raise FloatlensError(f"{path}: after record {count}: {error}") from None
+            raise FloatlensError(f"{path}: after record {count}: {in_short(str(error))}") from None
 
 
 def _values(scan: _Scanner, how: Kind) -> Iterator[tuple[str | None, Any]]:
@@ -182,10 +194,13 @@ def _elements(scan: _Scanner) -> Iterator[tuple[None, Any]]:
 
 
 def _members(scan: _Scanner, *, mapping: bool) -> Iterator[tuple[str | None, Any]]:
-    found = ""
+    found, seen = "", set[str]()
     scan.take("{")
     while True:
         key = scan.key()
+        if key in seen:
+            raise FloatlensError(f'the field "{key}" is there twice')
+        seen.add(key)
         if mapping:
             yield key, scan.value()
         elif not scan.list_of_objects():

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from floatlens.core.errors import FloatlensError
-from floatlens.data.compression import BOM, PACKED, open_bytes, read_head
+from floatlens.data.compression import BOM, PACKED, open_bytes, read_head, read_lines
 from floatlens.data.fields import Record, Unit, bad, kind
-from floatlens.data.json_documents import Kind, as_fields, document_kind, no_constant, read_document
+from floatlens.data.json_documents import Kind, as_fields, document_kind, no_constant, no_pair_twice, read_document
 from floatlens.data.paper_files import pointed_at
 from floatlens.data.tables import is_table, read_parquet, read_tsv, refused_table
 
@@ -76,7 +76,7 @@ def _row(fields: Callable[[], dict[str, Any]]) -> Record:
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Numbered lines that are not blank, without a byte-order mark."""
     with open_bytes(path) as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(read_lines(path, file), start=1):
             line = line.removeprefix(BOM) if number == 1 else line
             if line.strip():
                 yield number, line
@@ -96,7 +96,7 @@ def _paragraph(line: bytes) -> Record:
 def parse_record(line: bytes) -> Record:
     """The one JSON object that a line holds."""
     try:
-        record = json.loads(_decoded(line), parse_constant=no_constant)
+        record = json.loads(_decoded(line), parse_constant=no_constant, object_pairs_hook=no_pair_twice)
     except RecursionError:
         raise FloatlensError("not a record: nested too deeply") from None
     except json.JSONDecodeError as error:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from floatlens.core.errors import FloatlensError, FloatlensWarning, did_you_mean
 from floatlens.core.validation import in_one_line
 from floatlens.data.examples import Example, Need, check_need
-from floatlens.data.fields import Record, bad
+from floatlens.data.fields import Record, bad, in_short
 from floatlens.data.formats import FORMATS, Format, detect
 from floatlens.data.lines import read_file
 
@@ -137,13 +137,13 @@ def read_records(
         try:
             parts = split(raw.load())
         except FloatlensError as error:
-            tally.add(f"{raw.place(path)}: {error}")
+            tally.add(f"{raw.place(path)}: {in_short(str(error))}")
             continue
         for part in parts:
             try:
                 made = read(part, raw.number)
             except FloatlensError as error:
-                tally.add(f"{raw.place(path)}: {error}")
+                tally.add(f"{raw.place(path)}: {in_short(str(error))}")
             else:
                 tally.good += 1
                 yield made

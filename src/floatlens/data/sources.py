@@ -17,6 +17,7 @@ from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import digest_of_file
 from floatlens.core.registry import Registry
 from floatlens.data.collection.versions import DatedCollection, open_collection
+from floatlens.data.compression import check_whole
 from floatlens.data.examples import Example, Need, check_need, mark_gold
 from floatlens.data.formats import FORMATS
 from floatlens.data.paper_files import paper_note
@@ -228,6 +229,8 @@ def _open_file(
         then = " Fix" if said.endswith("?") else "; fix"
         raise FloatlensError(f"{said}{then} the file, or leave bad records out with skip_bad")
     tally.finish(path, "example", stacklevel=3)
+    if settings["limit"] is not None:
+        check_whole(path)
     digest = digest_of_file(path)
     return Data(
         ref=ref,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floatlens.data.examples import Example
+from floatlens.data.fields import in_short
 
 __all__ = ["Counts"]
 
@@ -113,7 +114,7 @@ class Counts:
         if self.missing_gold:
             notes.append(f"{self._some(self.missing_gold)} a gold document that is not among the documents")
         for name, questions in self.unread.items():
-            notes.append(f'{self._some(questions)} texts in "{name}", which were not read as documents')
+            notes.append(in_short(f'{self._some(questions)} texts in "{name}", which were not read as documents'))
         return notes
 
     def _some(self, number: int) -> str:

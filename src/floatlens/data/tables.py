@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.core.errors import FloatlensError
-from floatlens.data.compression import PACKED, open_bytes
+from floatlens.data.compression import BOM, PACKED, open_bytes, read_lines
 from floatlens.data.fields import bad
 
 __all__ = ["is_table", "read_parquet", "read_tsv", "refused_table", "stem_of"]
@@ -64,7 +63,7 @@ def refused_table(name: str, columns: list[str], path: Path) -> str | None:
 def read_tsv(path: Path) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
     """Numbered rows of a table, as functions that give the fields or raise."""
     with open_bytes(path) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        text = (line.decode("utf-8") for line in _without_mark(read_lines(path, stream)))
         rows = csv.reader(text, delimiter="\t", strict=True)
         try:
             columns: list[str] = []
@@ -77,8 +76,11 @@ def read_tsv(path: Path) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
             raise FloatlensError(f"{path}:{rows.line_num}: not a valid TSV row ({error})") from None
         except UnicodeDecodeError:
             raise FloatlensError(f"{path}: not UTF-8 after row {rows.line_num}") from None
-        finally:
-            text.detach()
+
+
+def _without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
+    for number, line in enumerate(lines):
+        yield line if number else line.removeprefix(BOM)
 
 
 def _fields(columns: list[str], row: list[str]) -> dict[str, Any]:

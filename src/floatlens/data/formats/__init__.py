@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from difflib import SequenceMatcher
+from itertools import islice
 from typing import ClassVar, NoReturn
 
 from floatlens.core.registry import Registry
 from floatlens.data.examples import Example
-from floatlens.data.fields import Record, bad
+from floatlens.data.fields import LONGEST_NAME, MOST_NAMES, Record, bad
 
 __all__ = ["FORMATS", "Format", "detect"]
 
@@ -103,7 +104,7 @@ def _refuse_unknown(record: Record, formats: list[Format]) -> NoReturn:
     """Name the nearest format and the first of its fields that is missing or has another content."""
     nearest = max(formats, key=lambda one: sum(_closeness(mark, record) for mark in one.marks) / len(one.marks))
     missing = next((mark for mark in nearest.marks if mark not in record), None)
-    has = ", ".join(record)
+    has = ", ".join(name[:LONGEST_NAME] for name in islice(record, MOST_NAMES))
     said = f"no known format has just the fields {has[:200]}{'…' if len(has) > 200 else ''}; "
     if missing is None:
         bad(f'{said}nearest is {nearest.name} ({nearest.title}), but "{nearest.marks[-1]}" has another content there')
@@ -117,4 +118,5 @@ def _closeness(mark: str, record: Record) -> float:
     """1 for a field that is there, less for one that is spelt almost so."""
     if mark in record:
         return 1.0
-    return max((SequenceMatcher(None, mark.lower(), name.lower()).ratio() for name in record), default=0.0) / 2
+    names = (name.lower() for name in islice(record, MOST_NAMES) if len(name) <= LONGEST_NAME)
+    return max((SequenceMatcher(None, mark.lower(), name).ratio() for name in names), default=0.0) / 2
