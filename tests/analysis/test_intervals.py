@@ -73,6 +73,16 @@ def test_skewed_samples_have_halls_interval(values):
         assert -high > t > low
 
 
+def test_the_interval_of_mostly_zeros_ends_at_the_turn_of_halls_cubic():
+    """Two ones among twenty: the mean has skewness 8/3 ÷ √20. The cubic would end 8.4 errors above it; it turns 3 ÷
+    skewness = 5.03 errors above it."""
+    found = estimate(zeros_and_ones(2, 20))
+    error = math.sqrt(0.09 / 19)
+    assert float(found.high) == pytest.approx(0.1 + error * 3 * math.sqrt(20) * 3 / 8)
+    below = (0.1 - float(found.low)) / error
+    assert hall(below, 8 / 3 / math.sqrt(20)) == pytest.approx(stats.t.ppf(0.975, 19))
+
+
 def test_undefined_samples_do_not_count(values):
     """With NaN in some samples, everything is as if these were not there, interval included."""
     holes = values.copy()
@@ -186,10 +196,10 @@ def test_intervals_of_scores_lie_between_0_and_1_and_hold_the_mean(scores):
 
 @pytest.mark.parametrize(
     ("a", "b", "low", "high"),
-    [((56, 70), (48, 80), 0.0524, 0.3339), ((9, 10), (3, 10), 0.1705, 0.8090), ((10, 10), (0, 20), 0.6791, 1.0)],
+    [((56, 70), (48, 80), 0.0528, 0.3382), ((9, 10), (3, 10), 0.1700, 0.8406)],
 )
-def test_an_unpaired_difference_of_shares_has_newcombes_interval(a, b, low, high):
-    """As printed for method 10 by Newcombe, Statistics in Medicine 17 (1998) 873."""
+def test_an_unpaired_difference_of_shares_has_miettinen_and_nurminens_interval(a, b, low, high):
+    """As printed for method 6 by Newcombe, Statistics in Medicine 17 (1998) 873."""
     found = share_difference(zeros_and_ones(*a), zeros_and_ones(*b), paired=False)
     assert ends(found) == pytest.approx((low, high), abs=5e-5)
     assert int(found.n) == min(a[1], b[1])
@@ -200,24 +210,42 @@ def pairs(both, first, second, neither):
     return np.array([pair for pair, count in counts.items() for _ in range(count)]).T
 
 
-@pytest.mark.parametrize("cells", [(12, 9, 2, 21), (36, 12, 2, 0), (20, 0, 0, 0), (10, 0, 0, 10), (2, 12, 14, 2)])
-def test_a_paired_difference_of_shares_has_newcombes_interval(cells):
-    """Method 10 of Newcombe, Statistics in Medicine 17 (1998) 2635, from the counts of the four kinds of pairs."""
-    both, first, second, neither = cells
-    n = sum(cells)
-    low_a, high_a = ends(share(zeros_and_ones(both + first, n)))
-    low_b, high_b = ends(share(zeros_and_ones(both + second, n)))
-    product = (both + first) * (second + neither) * (both + second) * (first + neither)
-    above = both * neither - first * second
-    phi = 0.0 if not product else (max(above - n / 2, 0) if above > 0 else above) / math.sqrt(product)
-    p, q, gap = (both + first) / n, (both + second) / n, (first - second) / n
+@pytest.mark.parametrize(
+    ("cells", "low", "high"),
+    [((59, 6, 16, 80), -0.1240, -0.0054), ((1, 1, 7, 12), -0.5172, -0.0260), ((20, 0, 0, 0), -0.1611, 0.1611)],
+)
+def test_a_paired_difference_of_shares_has_tangos_interval(cells, low, high):
+    """As printed in Fagerland, Lydersen and Laake (2017), chapter 8; where every pair agrees it is ± z² ÷ (n + z²)."""
+    found = share_difference(*pairs(*cells), paired=True)
+    assert ends(found) == pytest.approx((low, high), abs=5e-5)
+    assert (float(found.mean), int(found.n)) == (pytest.approx((cells[1] - cells[2]) / sum(cells)), sum(cells))
+
+
+def newcombe(a, b, phi):
+    """Method 10 of Newcombe, Statistics in Medicine 17 (1998) 873 and 2635: the intervals of both shares as the sides
+    of a triangle."""
+    (low_a, high_a), (low_b, high_b), p, q = ends(share(a)), ends(share(b)), a.mean(), b.mean()
     down = math.sqrt((p - low_a) ** 2 - 2 * phi * (p - low_a) * (high_b - q) + (high_b - q) ** 2)
     up = math.sqrt((high_a - p) ** 2 - 2 * phi * (high_a - p) * (q - low_b) + (q - low_b) ** 2)
-    found = share_difference(*pairs(*cells), paired=True)
-    assert float(found.mean) == pytest.approx(gap)
-    assert ends(found) == pytest.approx((gap - down, gap + up))
-    assert int(found.n) == n
-    assert ends(found)[0] < gap < ends(found)[1]  # also where every pair agrees
+    return p - q - down, p - q + up
+
+
+def test_differences_of_scores_between_0_and_1_have_newcombes_interval():
+    """The correlation, if positive, is corrected by 1 ÷ (2n · the standard deviations that 0/1 scores would have)."""
+    a, b = np.array([1, 0.5, 0.4, 0, 1, 1, 0.5, 0.8]), np.array([1, 0, 0.5, 0, 0.5, 1, 0.4, 0.3])
+    p, q = a.mean(), b.mean()
+    phi = np.corrcoef(a, b)[0, 1] - 1 / (16 * math.sqrt(p * (1 - p) * q * (1 - q)))
+    assert ends(share_difference(a, b, paired=True)) == pytest.approx(newcombe(a, b, phi))
+    negative = np.corrcoef(a, 1 - b)[0, 1]
+    assert ends(share_difference(a, 1 - b, paired=True)) == pytest.approx(newcombe(a, 1 - b, negative))
+    assert ends(share_difference(a, b[:6], paired=False)) == pytest.approx(newcombe(a, b[:6], 0))
+
+
+def test_each_column_of_scores_has_the_interval_of_its_own_kind():
+    whole, parts = pairs(6, 3, 1, 4), pairs(6, 3, 1, 4) / 2
+    both = share_difference(*(np.stack([x, y], axis=1) for x, y in zip(whole, parts, strict=True)), paired=True)
+    for column, (a, b) in enumerate((whole, parts)):
+        assert (both.low[column], both.high[column]) == pytest.approx(ends(share_difference(a, b, paired=True)))
 
 
 def test_pairs_with_an_undefined_score_are_left_out():

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from floatlens.analysis.intervals import estimate
+from floatlens.analysis.intervals import estimate, no_narrower_than_t
 from floatlens.claims import Claim
-from floatlens.claims.compared import no_narrower_than_t
 from floatlens.claims.registry import answer_claims
 from floatlens.claims.robustness import spread_over_places
 from floatlens.records.condition import Condition

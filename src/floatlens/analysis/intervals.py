@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from floatlens.analysis.kernels import Floats, nanmean
+from floatlens.analysis.kernels import Bools, Floats, nanmean
+from floatlens.analysis.score_tests import paired_ends, unpaired_ends
 
 __all__ = [
     "Estimate",
@@ -23,13 +24,14 @@ __all__ = [
     "estimate",
     "estimate_by_halves",
     "estimate_of",
+    "no_narrower_than_t",
     "share",
     "share_difference",
 ]
 
 _CONFIDENCE = 0.95
 _SYMMETRIC = 1e-6  # skewness below which the correction is smaller than its rounding
-_SPLITS = 100
+_SPLITS = 60
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,9 @@ def estimate(values: Floats) -> Estimate:
     n, mean, second, third = _moments(np.asarray(values, dtype=np.float64))
     with np.errstate(invalid="ignore", divide="ignore"):
         variance = np.where(n > 1, n * second / (n - 1), np.nan)
-        low, high = _hall(mean, np.sqrt(variance / n), third / np.sqrt(n) / second**1.5, (n - 1).astype(np.float64))
+        cubed = second**1.5  # 0 for tiny numbers, by underflow
+        skewness = np.where(cubed > 0, third / np.sqrt(n) / cubed, 0.0)
+        low, high = _hall(mean, np.sqrt(variance / n), skewness, (n - 1).astype(np.float64))
     return Estimate(mean, np.sqrt(variance), low, high, n)
 
 
@@ -132,12 +136,16 @@ def _moments(values: Floats) -> tuple[NDArray[np.int64], Floats, Floats, Floats]
 
 
 def _hall(mean: Floats, error: Floats, skewness: Floats, degrees: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """The ends of Hall's interval; `error` and `skewness` are those of the estimator, not of one sample."""
+    """The ends of Hall's interval; `error` and `skewness` are those of the estimator, not of one sample.
+
+    His cubic bends the other way beyond 3 ÷ skewness errors, where it only continues an expansion that no longer holds:
+    intervals end there. With 70 % zeros among 20 samples they covered 98.2 % otherwise.
+    """
     t = special.stdtrit(degrees, 0.5 + _CONFIDENCE / 2)
     ends = []
     for side in (t, -t):
         with np.errstate(invalid="ignore", divide="ignore"):
-            bent = 3 / skewness * (np.cbrt(1 + skewness * (side - skewness / 6)) - 1)
+            bent = 3 / skewness * (np.cbrt(np.maximum(1 + skewness * (side - skewness / 6), 0)) - 1)
             turned = np.where(np.abs(skewness) < _SYMMETRIC, side, bent)
             ends.append(np.where(error == 0, mean, mean - error * turned))
     return ends[0], ends[1]
@@ -165,8 +173,11 @@ def share(values: Floats) -> Estimate:
 
 
 def share_difference(a: Floats, b: Floats, *, paired: bool) -> Estimate:
-    """Mean of `a` minus mean of `b`, scores from 0 to 1, with Newcombe's (1998) score interval: method 10 for pairs
-    (row i of both is one question; pairs with an undefined score are left out), or that for independent samples.
+    """Mean of `a` minus mean of `b`, scores from 0 to 1; for pairs, row i of both is one question, and pairs with an
+    undefined score are left out.
+
+    Scores of 0 and 1 have an interval from a score test: Tango's (1998) for pairs, Miettinen and Nurminen's (1985) for
+    independent samples. Where some lie between (F1, means of several answers) it is Newcombe's (1998), method 10.
     Example: `share_difference(np.array([1.0, 1, 0]), np.array([1.0, 0, 0]), paired=True)`"""
     a, b = (np.asarray(x, dtype=np.float64) for x in (a, b))
     if paired:
@@ -174,8 +185,25 @@ def share_difference(a: Floats, b: Floats, *, paired: bool) -> Estimate:
         a, b = np.where(undefined, np.nan, a), np.where(undefined, np.nan, b)
     one, two = share(a), share(b)
     found = _apart(one, two, _correlation(a, b, one, two) if paired else 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ends = _paired_ends(a, b, one.n) if paired else _unpaired_ends(a, b, one.n, two.n)
+    tested = _zeros_and_ones(a) & _zeros_and_ones(b) & (np.minimum(one.n, two.n) > 1)
+    low, high = (np.where(tested, x, y) for x, y in zip(ends, (found.low, found.high), strict=True))
     std = estimate(a - b).std if paired else found.std
-    return replace(found, std=std, low=np.maximum(found.low, -1), high=np.minimum(found.high, 1))
+    return replace(found, std=std, low=np.maximum(low, -1), high=np.minimum(high, 1))
+
+
+def _paired_ends(a: Floats, b: Floats, n: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    first, second = (np.asarray((x > y).sum(axis=0), dtype=np.float64) for x, y in ((a, b), (b, a)))
+    return paired_ends(first, second, n.astype(np.float64))
+
+
+def _unpaired_ends(a: Floats, b: Floats, n: NDArray[np.int64], m: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    return unpaired_ends(np.nansum(a, axis=0), n.astype(np.float64), np.nansum(b, axis=0), m.astype(np.float64))
+
+
+def _zeros_and_ones(values: Floats) -> Bools:
+    return np.asarray(((values == 0) | (values == 1) | np.isnan(values)).all(axis=0))
 
 
 def _correlation(a: Floats, b: Floats, one: Estimate, two: Estimate) -> Floats:
@@ -222,34 +250,66 @@ def estimate_of(values: Floats, statistic: Callable[[Floats], float]) -> Estimat
     return Estimate(whole, pseudo.std / np.sqrt(n), pseudo.low + shift, pseudo.high + shift, np.asarray(n))
 
 
+def no_narrower_than_t(found: Estimate, error: float) -> Estimate:
+    """The same estimate, with an interval that holds the t interval of its standard error.
+
+    Where few answers differ, their differences look skewed by chance, and the correction for skewness shortens the
+    interval on the wrong side: robustness near the ceiling covered 0.90 of the time, with this 0.94 to 0.97. In claims,
+    three questions lost by one kind and none by the other decided; in simulations of equal kinds each false verdict was
+    found in up to 8 % of the studies, with this in at most 4 %.
+    Example: `no_narrower_than_t(found := estimate_of(values, statistic), float(found.std))`
+    """
+    reach = special.stdtrit(found.n - 1, 0.5 + _CONFIDENCE / 2) * error
+    return replace(
+        found, low=np.minimum(found.low, found.mean - reach), high=np.maximum(found.high, found.mean + reach)
+    )
+
+
 def estimate_by_halves(
     values: Floats, statistic: Callable[[Floats], float], *, bounds: tuple[float, float]
 ) -> Estimate:
     """A number that is not smooth in the samples (ranks, counts above a threshold): noise in the means it is computed
     from biases it, and resampling adds the same bias again.
 
-    Random halves of the samples show the bias (it doubles there) and the spread. The interval is a t interval around
-    the corrected number, with the larger of the errors from halves and from leaving out one sample; it lies within
-    `bounds` and holds the number itself.
+    Random halves of the samples show the bias: it doubles there, and the interval is a t interval around the number
+    without it. Its error is the root mean square of two: that of leaving out one sample, which is too large where one
+    rank decides, and that of leaving out a quarter (Shao and Wu 1989). Where halves spread less than these, the
+    corrected number spreads more, by as much, and the error is at least that. The interval lies within `bounds` and
+    holds the number itself.
     Example: `estimate_by_halves(scores, lambda x: (x.mean(0) > 0.1).mean(), bounds=(0, 1))`
     """
     values = _defined(values)
     whole, n = np.asarray(statistic(values), dtype=np.float64), len(values)
     if n < 2 or np.isnan(whole):
         return _without_interval(whole, n)
-    kept, random = n // 2, np.random.default_rng(0)
-    orders = [random.permutation(n) for _ in range(_SPLITS)]
-    halves = np.array([statistic(values[half]) for order in orders for half in (order[:kept], order[kept : 2 * kept])])
-    halves = halves[np.isfinite(halves)]
     left = _leaving_one_out(values, statistic)
-    if not len(halves) or not np.isfinite(left).all():
+    random = np.random.default_rng(0)
+    orders = [random.permutation(n) for _ in range(_SPLITS)]
+    kept, out = n // 2, max(n // 4, 1)
+    half = _spread(values, statistic, left, [part for one in orders for part in (one[:kept], one[kept : 2 * kept])])
+    most = _spread(values, statistic, left, [part for one in orders for part in (one[out:], one[:-out])])
+    if not np.isfinite([*left, *half, *most]).all():
         return _without_interval(whole, n)
-    ratio = kept / (n - kept)
-    middle = whole - ratio * (halves.mean() - whole)
-    error = max(np.sqrt(ratio) * halves.std(), np.sqrt(n - 1) * left.std())
+    middle = whole - kept / (n - kept) * (half[0] - whole)
+    error = max(np.sqrt(((n - 1) * left.var() + most[1] ** 2) / 2), 2 * most[1] - half[1])
     reach = special.stdtrit(n - 1, 0.5 + _CONFIDENCE / 2) * error
     low, high = np.clip([min(middle - reach, whole), max(middle + reach, whole)], *bounds)
     return Estimate(whole, np.asarray(error), low, high, np.asarray(n))
+
+
+def _spread(
+    values: Floats, statistic: Callable[[Floats], float], left: Floats, parts: Sequence[NDArray[np.intp]]
+) -> tuple[float, float]:
+    """The mean of the number over parts of the samples, and its error: its spread over the parts, in units of that of
+    its linear share (by leaving out one sample, `left`), whose error is known. NaN where no part defines it."""
+    found = np.array([statistic(values[part]) for part in parts])
+    known = np.isfinite(found)
+    if not known.any():
+        return float("nan"), float("nan")
+    linear = np.array([left[part].mean() for part in parts])[known].std()
+    count, kept = len(values), len(parts[0])
+    unit = left.std() / np.sqrt(count - 1) / linear if linear > 0 else np.sqrt(kept / (count - kept))
+    return float(found[known].mean()), float(found[known].std() * unit)
 
 
 def _defined(values: Floats) -> Floats:

@@ -46,9 +46,9 @@ def with_outcomes(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(answers: pd.DataFrame, before: Condition = CLOSED, after: Condition = RAG) -> pd.DataFrame:
-    """What each metric gains from one condition to the other, on the questions answered in both, with Newcombe's
-    interval for pairs. One row for each model, data set and metric. Data "average" is the mean over data sets, each
-    counting alike; the metric "average" is the mean of accuracy and F1 (the Avg. of Table 1)."""
+    """What each metric gains from one condition to the other, on the questions answered in both, with the interval
+    of `share_difference` for pairs. One row for each model, data set and metric. Data "average" is the mean over data
+    sets, each counting alike; the metric "average" is the mean of accuracy and F1 (the Avg. of Table 1)."""
     rows = []
     for model, own in answers.groupby("model", sort=False):
         pairs = {
@@ -193,7 +193,7 @@ def _caption(gained: pd.DataFrame, paper: bool, *, misled: bool) -> str:
     text = (
         "In percent. Acc: the answer states an accepted answer (docs/qa.md); F1: over bags of words; Avg.: "
         "the mean of Acc and F1 over data sets, on the questions answered in both conditions; gain: from closed book "
-        "to RAG, in percentage points, with a paired 95 % interval over questions (Newcombe)."
+        "to RAG, in percentage points, with a paired 95 % interval over questions (Tango for Acc, Newcombe for F1)."
     )
     if not gained.empty:
         text += f" {int(gained.loc[gained['data'] == 'average', 'n'].max())} questions."

@@ -12,10 +12,17 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from floatlens.analysis.intervals import Estimate, average_of, estimate, estimate_of, share_difference
+from floatlens.analysis.intervals import (
+    Estimate,
+    average_of,
+    estimate,
+    estimate_of,
+    no_narrower_than_t,
+    share_difference,
+)
 from floatlens.analysis.kernels import Floats
 from floatlens.claims.claim import Finding, Limit, claim
-from floatlens.claims.compared import CEILING, Comparison, comparisons, no_narrower_than_t, percent
+from floatlens.claims.compared import CEILING, Comparison, comparisons, percent
 from floatlens.records.condition import CLOSED, RAG
 
 __all__ = ["rag_accuracy", "rag_gain", "rag_headroom"]

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from floatlens.analysis.intervals import Estimate, estimate, estimate_of, share
+from floatlens.analysis.intervals import Estimate, estimate, estimate_of, no_narrower_than_t, share
 from floatlens.analysis.kernels import Floats
 from floatlens.analysis.stress import points_of, relative_area
 from floatlens.claims.claim import Finding, Limit, claim
@@ -22,7 +22,6 @@ from floatlens.claims.compared import (
     KINDS,
     Comparison,
     comparisons,
-    no_narrower_than_t,
     percent,
 )
 from floatlens.data.stress import STRESS_TESTS

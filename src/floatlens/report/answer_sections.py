@@ -29,8 +29,8 @@ _LONGEST = 300
 """Characters of an answer that are listed."""
 _INTERVALS = (
     "intervals",
-    "95 %, over questions: Wilson for scores, Newcombe for their paired differences, Hall for KL, "
-    "jackknife for robustness",
+    "95 %, over questions: Wilson for scores, Tango (0/1) and Newcombe (F1) for their paired differences, "
+    "Hall for KL, jackknife for robustness",
 )
 
 
