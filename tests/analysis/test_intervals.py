@@ -73,16 +73,6 @@ def test_skewed_samples_have_halls_interval(values):
         assert -high > t > low
 
 
-def test_the_interval_of_mostly_zeros_ends_at_the_turn_of_halls_cubic():
-    """Two ones among twenty: the mean has skewness 8/3 ÷ √20. The cubic would end 8.4 errors above it; it turns 3 ÷
-    skewness = 5.03 errors above it."""
-    found = estimate(zeros_and_ones(2, 20))
-    error = math.sqrt(0.09 / 19)
-    assert float(found.high) == pytest.approx(0.1 + error * 3 * math.sqrt(20) * 3 / 8)
-    below = (0.1 - float(found.low)) / error
-    assert hall(below, 8 / 3 / math.sqrt(20)) == pytest.approx(stats.t.ppf(0.975, 19))
-
-
 def test_undefined_samples_do_not_count(values):
     """With NaN in some samples, everything is as if these were not there, interval included."""
     holes = values.copy()
