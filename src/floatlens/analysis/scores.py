@@ -193,7 +193,8 @@ def _caption(gained: pd.DataFrame, paper: bool, *, misled: bool) -> str:
     text = (
         "In percent. Acc: the answer states an accepted answer (docs/qa.md); F1: over bags of words; Avg.: "
         "the mean of Acc and F1 over data sets, on the questions answered in both conditions; gain: from closed book "
-        "to RAG, in percentage points, with a paired 95 % interval over questions (Newcombe; Tango for scores of 0 and 1)."
+        "to RAG, in percentage points, with a paired 95 % interval over questions (Newcombe; Tango for scores of 0 and "
+        "1)."
     )
     if not gained.empty:
         text += f" {int(gained.loc[gained['data'] == 'average', 'n'].max())} questions."
