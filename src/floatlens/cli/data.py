@@ -32,7 +32,7 @@ _FIRST, _LAST, _LONGEST = 12, 6, 150
 def data(
     ref: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="A file, nq=FILE or scale questions (scale:rag).", show_default=False),
+        typer.Argument(metavar="FILE", help="A file, nq=FILE, hub:OWNER/NAME:SPLIT or scale:rag.", show_default=False),
     ],
     reading: DataOptions,
     model: Annotated[

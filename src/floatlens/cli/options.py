@@ -41,7 +41,7 @@ Models = Annotated[
 DataRefs = Annotated[
     list[str],
     option(
-        "Questions: a file, a data set of the paper (nq=FILE) or scale questions (scale:rag:documents=5). Repeatable.",
+        "Questions: a file, a set of the paper (nq=FILE) or the hub (hub:OWNER/NAME:SPLIT), or scale:rag. Repeatable.",
         metavar="REF",
     ),
 ]

@@ -21,7 +21,7 @@ from floatlens.data.json_documents import Kind, as_fields, document_kind, no_con
 from floatlens.data.paper_files import pointed_at
 from floatlens.data.tables import is_table, read_parquet, read_tsv, refused_table
 
-__all__ = ["Raw", "parse_record", "read_file"]
+__all__ = ["Raw", "parse_record", "read_file", "read_rows"]
 
 _LIST = re.compile(rb"\s*\[\s*(\{|\]\s*$)")
 _BINARY = {
@@ -58,11 +58,16 @@ def read_file(path: Path, *, text: bool = False) -> Iterator[Raw]:
         for number, fields in read_tsv(path):
             yield Raw(number, "row", partial(_row, fields))
     elif layout == "parquet":
-        for number, row in read_parquet(path):
-            yield Raw(number, "row", partial(Record, row, unit="row"))
+        yield from read_rows(read_parquet(path))
     else:
         for number, line in _lines(path):
             yield Raw(number, "line", partial(parse_record if layout == "lines" else _paragraph, line))
+
+
+def read_rows(rows: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[Raw]:
+    """The records of numbered rows."""
+    for number, row in rows:
+        yield Raw(number, "row", partial(Record, row, unit="row"))
 
 
 def _member(value: Any, key: str | None) -> Record:

@@ -19,7 +19,8 @@ from floatlens.core.validation import in_one_line
 from floatlens.data.examples import Example, Need, check_need
 from floatlens.data.fields import Record, bad, in_short
 from floatlens.data.formats import FORMATS, Format, detect
-from floatlens.data.lines import read_file
+from floatlens.data.hub import is_hub, open_hub
+from floatlens.data.lines import read_file, read_rows
 
 __all__ = ["Tally", "read_examples", "read_records", "stream_examples"]
 
@@ -133,7 +134,7 @@ def read_records(
 
     `split` gives the parts. With `text` the file is read as plain text.
     """
-    for raw in read_file(Path(path), text=text):
+    for raw in read_rows(open_hub(str(path)).rows()) if is_hub(str(path)) else read_file(Path(path), text=text):
         try:
             parts = split(raw.load())
         except FloatlensError as error:

@@ -1,4 +1,5 @@
-"""Data by reference: a file, a file of one of the paper's sets (`nq=FILE`), or a question source (`scale:rag`).
+"""Data by reference: a file, a set of the paper (`nq=FILE`), of the hub (`hub:OWNER/NAME:SPLIT`), or a question source
+(`scale:rag`).
 
 `open_data` reads everything once, so any mistake is known before a model is loaded, and keeps only counts and a digest;
 `Data.examples` reads again. A file of any size takes the memory of its ids.
@@ -20,6 +21,7 @@ from floatlens.data.collection.versions import DatedCollection, open_collection
 from floatlens.data.compression import check_whole
 from floatlens.data.examples import Example, Need, check_need, mark_gold
 from floatlens.data.formats import FORMATS
+from floatlens.data.hub import is_hub, open_hub
 from floatlens.data.paper_files import paper_note
 from floatlens.data.reader import Tally, stream_examples
 from floatlens.data.summary import Counts
@@ -229,9 +231,7 @@ def _open_file(
         then = " Fix" if said.endswith("?") else "; fix"
         raise FloatlensError(f"{said}{then} the file, or leave bad records out with skip_bad")
     tally.finish(path, "example", stacklevel=3)
-    if settings["limit"] is not None:
-        check_whole(path)
-    digest = digest_of_file(path)
+    digest, paper = _digest(path, limited=settings["limit"] is not None)
     return Data(
         ref=ref,
         name=spec.name,
@@ -247,11 +247,21 @@ def _open_file(
         problems=tuple(tally.problems),
         reason=tally.reason,
         left_out=tally.left_out,
-        paper=paper_note(path, digest),
+        paper=paper,
         counts=counts,
         _read=lambda: stream_examples(path, Tally(skip_bad), **settings),  # the file may have changed since
         _read_all=lambda: stream_examples(path, Tally(skip_bad), **{**settings, "limit": None, "need": ()}),
     )
+
+
+def _digest(path: Path | str, *, limited: bool) -> tuple[str, str | None]:
+    """The digest of a file, which must be whole, or of a data set of the hub; and whether it is one of the paper's."""
+    if isinstance(path, str):
+        return open_hub(path).sha256, None
+    if limited:
+        check_whole(path)
+    digest = digest_of_file(path)
+    return digest, paper_note(path, digest)
 
 
 def _finished(example: Example, documents: int | None, gold: Literal["answer"] | None) -> Example:
@@ -261,7 +271,10 @@ def _finished(example: Example, documents: int | None, gold: Literal["answer"] |
     return example if gold is None else mark_gold(example)
 
 
-def _path_and_set(ref: str) -> tuple[Path, SetSpec]:
+def _path_and_set(ref: str) -> tuple[Path | str, SetSpec]:
+    if is_hub(ref):
+        title = open_hub(ref).title
+        return ref, SetSpec(ref, title, title, version=None, format=None, passages=None)
     named = None if Path(ref).exists() else _NAMED.fullmatch(ref)  # nq=FILE, unless a file has just that name
     if named is None:
         name = stem_of(Path(ref))

@@ -14,7 +14,7 @@ from floatlens.core.errors import FloatlensError
 from floatlens.data.compression import BOM, PACKED, open_bytes, read_lines
 from floatlens.data.fields import bad
 
-__all__ = ["is_table", "read_parquet", "read_tsv", "refused_table", "stem_of"]
+__all__ = ["is_table", "plain_value", "read_parquet", "read_tsv", "refused_table", "stem_of"]
 
 _TEXTS = ("question", "query", "input", "text", "contents", "segment")
 """A table with one of these columns can be read: as questions, or as the passages of a corpus."""
@@ -112,18 +112,18 @@ def read_parquet(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             for batch in file.iter_batches(batch_size=64):
                 for row in batch.to_pylist():
                     count += 1
-                    yield count, {name: _plain(value) for name, value in row.items()}
+                    yield count, {name: plain_value(value) for name, value in row.items()}
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FloatlensError(f"{path}: the Parquet file is damaged after row {count} ({said}); copy it again") from None
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """A value as JSON would hold it."""
     if isinstance(value, dict):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+        return {str(name): plain_value(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+        return [plain_value(inner) for inner in value]
     if isinstance(value, date):
         return value.isoformat()
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.validation import Problem, key_text, problems
+from floatlens.data.hub import is_hub
 from floatlens.data.sources import is_source
 from floatlens.runs.study import Study
 
@@ -84,6 +85,8 @@ class Source:
         if is_source(ref):
             name, _, rest = ref.partition(":")
             return f"{name}:{self.path(rest)}" if Path(self.path(rest)).is_file() else ref
+        if is_hub(ref):
+            return ref
         named = _NAMED.fullmatch(ref)
         if named is None or Path(self.path(ref)).exists():
             return self.path(ref)
