@@ -43,11 +43,12 @@ class Sampler:
         return self.kind == model.kind and (not self.blocks or model.attention == "block_causal")
 
 
-_NAMES = ("ar", "bd3lm", "dream", "fast_dllm_v2", "llada", "sdar", "threshold")
+_NAMES = """ar bd3lm dream fast_dllm_v2 llada llada2 llada21 llada_var nemotron_ar nemotron_diffusion
+    nemotron_linear_spec sdar threshold"""
 SAMPLERS: Registry[Sampler] = Registry(
     "sampler",
     "floatlens.samplers",
-    {name: f"floatlens.decoding.{name}:SAMPLER" for name in _NAMES},
+    {name: f"floatlens.decoding.{name}:SAMPLER" for name in _NAMES.split()},
 )
 """Every sampler by name. Example: `SAMPLERS["dream"].settings.model_fields`"""
 

@@ -16,14 +16,19 @@ from .settings import Settings
 
 __all__ = ["FAMILY", "check_gguf", "refuse_encoder_decoder"]
 
-_DIFFUSION = (
-    {"llada": "llada", "lladamoe": "llada", "Dream": "dream", "illada": "illada"}
-    | {
-        "sdar": "sdar",
-        "Fast_dLLM_Qwen": "fast-dllm-v2",
-    }
-    | {f"a2d-{base}": f"a2d-{base}" for base in ("llama", "qwen2", "qwen3")}
-)
+_DIFFUSION = {
+    "llada": "llada",
+    "lladamoe": "llada",
+    "Dream": "dream",
+    "illada": "illada",
+    "llada2_moe": "llada2",
+    "nemotron_labs_diffusion": "nemotron-diffusion",
+    "sdar": "sdar",
+    "Fast_dLLM_Qwen": "fast-dllm-v2",
+    "a2d-llama": "a2d-llama",
+    "a2d-qwen2": "a2d-qwen2",
+    "a2d-qwen3": "a2d-qwen3",
+}
 
 
 def _claims(settings: Settings) -> bool:

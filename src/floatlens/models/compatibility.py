@@ -48,7 +48,7 @@ def _rows(family: Family) -> list[Compatible]:
             family.name,
             one.checkpoints,
             one.attention or _ATTENTION[family.kind],
-            family.shift,
+            family.shift if one.shift is None else one.shift,
             one.sampler or default_sampler(family.kind, family.shift),
             one.verified,
         )

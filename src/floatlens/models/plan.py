@@ -72,13 +72,14 @@ class Plan:
 class Published:
     """Published checkpoints of a family that were verified alike: one row of the compatibility table.
 
-    `attention` and `sampler` are given where they differ from those of the family.
+    `attention`, `sampler` and `shift` are given where they differ from those of the family.
     """
 
     checkpoints: str
     verified: Verified = "experimental"
     attention: str | None = None
     sampler: str | None = None
+    shift: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ FAMILIES: Registry[Family] = Registry(
         "llada": "floatlens.models.llada:FAMILY",
         "dream": "floatlens.models.dream:FAMILY",
         "illada": "floatlens.models.illada:FAMILY",
+        "llada2": "floatlens.models.llada2:FAMILY",
+        "nemotron-diffusion": "floatlens.models.nemotron_diffusion:FAMILY",
         "a2d-llama": "floatlens.models.a2d:LLAMA",
         "a2d-qwen2": "floatlens.models.a2d:QWEN2",
         "a2d-qwen3": "floatlens.models.a2d:QWEN3",
@@ -34,7 +36,7 @@ FAMILIES: Registry[Family] = Registry(
 )
 
 _NOT_COVERED = {
-    "llada2_moe": "its attention is block-causal and its router and shared experts are its own",
+    "llada2_moe_veomni": "its experts are merged for training; use the published llada2_moe checkpoint",
     "diffusion_gemma": "it starts from random tokens instead of masks",
     "rnd1": "nobody has checked its arithmetic against a transformers class yet",
     "sdar_moe": "nobody has checked its experts against a transformers class yet",

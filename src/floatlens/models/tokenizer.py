@@ -101,5 +101,5 @@ def find_mask(settings: Settings, tokenizer: PreTrainedTokenizerBase | None, row
             "give mask_id= or add `mask_token_id`"
         )
     if found >= rows:
-        raise FloatlensError(f"{settings.where}: mask token {found} is outside the vocabulary of {rows}")
+        raise FloatlensError(f"{settings.where}: mask token {found} is outside the vocabulary of {rows}; give mask_id=")
     return found
