@@ -7,6 +7,10 @@ import pytest
 from floatlens.core.errors import FloatlensError
 from floatlens.decoding import SAMPLERS, decode_steps, plan
 
+_LLADA2 = {"gen_length", "block_length", "temperature", "top_k", "top_p", "threshold", "eos_early_stop", "eos_id"}
+_LLADA2 |= {"use_cache", "seed"}
+_NEMOTRON = {"max_new_tokens", "gen_length", "block_length", "threshold", "temperature", "eos_token_id"}
+_NEMOTRON |= {"use_cache", "seed"}
 NAMES = {
     "llada": {"steps", "gen_length", "block_length", "temperature", "cfg_scale", "remasking", "seed"}
     | {"logits_eos_inf", "confidence_eos_eot_inf"},
@@ -19,6 +23,12 @@ NAMES = {
     | {"confidence_threshold", "eb_threshold", "confidence", "stop_token_ids", "use_cache", "seed"},
     "fast_dllm_v2": {"max_new_tokens", "gen_length", "block_size", "small_block_size", "threshold", "temperature"}
     | {"stop_token", "use_block_cache", "use_cache", "seed"},
+    "llada2": _LLADA2 | {"steps", "minimal_topk"},
+    "llada21": _LLADA2 | {"editing_threshold", "max_post_steps", "num_to_transfer"},
+    "llada_var": {"gen_length", "block_length", "steps", "temperature", "remasking", "stop_token_ids", "seed"},
+    "nemotron_ar": {"max_new_tokens", "gen_length", "temperature", "top_p", "eos_token_id", "use_cache", "seed"},
+    "nemotron_diffusion": _NEMOTRON | {"causal_context", "max_thinking_tokens", "end_think_token_id"},
+    "nemotron_linear_spec": _NEMOTRON,
 }
 
 
@@ -49,7 +59,11 @@ def test_settings_survive_json(llada):
 
 UNKNOWN = [
     ("llada", {"alg": "entropy"}, 'the sampler "llada" has no setting "alg"; it belongs to dream'),
-    ("arm", {"steps": 3}, 'the sampler "ar" has no setting "steps"; it belongs to bd3lm, dream and llada'),
+    (
+        "arm",
+        {"steps": 3},
+        'the sampler "ar" has no setting "steps"; it belongs to bd3lm, dream, llada, llada2 and llada_var',
+    ),
     ("llada", {"step": 3}, 'the sampler "llada" has no setting "step"; did you mean "steps"?'),
     ("llada", {"sampler": "llda"}, 'no sampler "llda"; did you mean "llada"?'),
     ("dream", {"sampler": "nucleus"}, 'no sampler "nucleus"; known: ' + ", ".join(sorted(NAMES))),
@@ -106,7 +120,9 @@ def test_a_sampler_must_fit_the_kind(arm, llada):
         FloatlensError, match=r'"llada" is for masked diffusion models and .* is autoregressive .*: ar$'
     ):
         plan(arm, [5], sampler="llada")
-    with pytest.raises(FloatlensError, match=r'"ar" is for autoregressive models .*: dream, llada, threshold$'):
+    with pytest.raises(
+        FloatlensError, match=r'"ar" is for autoregressive models .*: dream, llada, llada_var, threshold$'
+    ):
         plan(llada, [5], sampler="ar")
     with pytest.raises(FloatlensError, match=r'"sdar" is for block-causal models and .* is not: its attention is full'):
         plan(llada, [5], sampler="sdar")

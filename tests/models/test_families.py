@@ -25,6 +25,8 @@ def test_the_families_there_are():
         "llada": ("mdm", False),
         "dream": ("mdm", True),
         "illada": ("mdm", False),
+        "llada2": ("mdm", False),
+        "nemotron-diffusion": ("mdm", False),
         "a2d-llama": ("mdm", False),
         "a2d-qwen2": ("mdm", False),
         "a2d-qwen3": ("mdm", False),
@@ -294,7 +296,7 @@ def test_causal_refuses_a_decoder_made_bidirectional(flag, value, copied):
 
 @pytest.mark.parametrize("family", [None, "causal", "llada"])
 @pytest.mark.parametrize(
-    ("kind", "reason"), [("llada2_moe", "block-causal"), ("diffusion_gemma", "random tokens"), ("sdar_moe", "experts")]
+    ("kind", "reason"), [("llada2_moe_veomni", "merged"), ("diffusion_gemma", "random tokens"), ("sdar_moe", "experts")]
 )
 def test_known_diffusion_models_that_are_not_covered(kind, reason, family, copied):
     with pytest.raises(FloatlensError, match=f"model_type '{kind}' is not covered: .*{reason}"):

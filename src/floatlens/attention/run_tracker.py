@@ -67,7 +67,7 @@ class RunTracker:
 
         An autoregressive pass continues a run if its cache holds that run's keys, or, without a cache, if it repeats
         the sequence with one more column. A diffusion pass continues it if no token was changed (masks may be filled;
-        with block-causal attention another block may follow).
+        with block-causal attention another block may follow). Samplers that replace tokens say so themselves.
         """
         ids = info.ids.cpu().numpy().astype(np.int64)
         keys = info.offset + ids.shape[1]
@@ -75,7 +75,9 @@ class RunTracker:
         if info.attention_mask is not None:
             real = info.attention_mask.cpu().numpy().astype(bool)[:, :keys]
         before = self._last if self._last is not None and self._last.real.shape[0] == len(ids) else None
-        continues = before is not None and self._continues(before, ids, real, info.offset)
+        continues = before is not None and (
+            self._continues(before, ids, real, info.offset) if info.continues is None else info.continues
+        )
         if info.offset:
             known = before.ids if continues and before is not None else np.full((len(ids), info.offset), -1)
             ids = np.concatenate([known, ids], axis=1)

@@ -31,6 +31,12 @@ class BlockPasses:
         self._blocks = blocks
         self._cache = model.new_cache() if use_cache and not model.full_passes else None
         self._observed = observed
+        self._begun = False
+
+    @property
+    def cached(self) -> bool:
+        """Whether what is stored is kept, so storing saves later passes work."""
+        return self._cache is not None
 
     def store(self, ids: Tensor, real: Tensor, stop: int, wanted: Tensor | None = None) -> Tensor:
         """Finish the columns before `stop`. Logits of the `wanted` rows; with any the pass is a step of decoding."""
@@ -51,7 +57,8 @@ class BlockPasses:
         device, span = self.model.device, slice(held, stop)
         if held >= stop:  # nothing precedes the first block
             return torch.zeros(0, self.model.vocab_size, device=device)
-        there = real[:, :stop]
+        there, continues = real[:, :stop], self._begun
+        self._begun |= observed
         return self.model.forward(
             ids[:, span].to(device),
             None if there.all() else there.to(device),
@@ -60,6 +67,7 @@ class BlockPasses:
             cache=self._cache,
             keep=keep,
             step=step,
+            continues=continues,
             observed=observed,
         ).float()
 

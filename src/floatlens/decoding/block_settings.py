@@ -11,7 +11,7 @@ from torch import Tensor
 from floatlens.decoding.settings import Settings
 from floatlens.models.base import LanguageModel
 
-__all__ = ["BlockDiffusionSettings", "quota"]
+__all__ = ["BlockDiffusionSettings", "MaxNewTokens", "has_any", "one_length", "quota"]
 
 
 class BlockDiffusionSettings(Settings):
@@ -51,11 +51,16 @@ class MaxNewTokens(BlockDiffusionSettings):
     @model_validator(mode="before")
     @classmethod
     def _one_length(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("max_new_tokens") is None:
-            return data
-        if data.get("gen_length") not in (None, data["max_new_tokens"]):
-            raise ValueError("max_new_tokens and gen_length are the same; give one of them")
-        return {**data, "gen_length": data["max_new_tokens"], "max_new_tokens": None}
+        return one_length(data)
+
+
+def one_length(data: Any) -> Any:
+    """Settings in which `max_new_tokens`, if given, is read as `gen_length`."""
+    if not isinstance(data, dict) or data.get("max_new_tokens") is None:
+        return data
+    if data.get("gen_length") not in (None, data["max_new_tokens"]):
+        raise ValueError("max_new_tokens and gen_length are the same; give one of them")
+    return {**data, "gen_length": data["max_new_tokens"], "max_new_tokens": None}
 
 
 def quota(block: int, steps: int, turn: int) -> int:

@@ -57,6 +57,11 @@ class PositionBlocks(BlockDiffusionSettings):
     def ends(self, model: LanguageModel, known: tuple[int, ...]) -> tuple[int, ...]:
         return known if self.eos_id is None else tuple(dict.fromkeys((*known, self.eos_id)))
 
+    def kept(self, answer: Tensor) -> Tensor:
+        """Without what fills up the last block."""
+        kept: Tensor = answer & (answer.long().cumsum(dim=1) <= self.gen_length)
+        return kept
+
     def columns(self, sequence: Tensor, answer: Tensor, written: int) -> int:
         """Up to the first EOS, or to `gen_length` tokens, of the longest sample."""
         found = [0]
@@ -105,7 +110,7 @@ def run(model: LanguageModel, canvas: Canvas, settings: Llada2Settings, random: 
             board.end(has_any(board.ids, (settings.eos_id,), canvas.answer))
         if not board.alive.any():
             break
-        if board.stop < canvas.length:
+        if board.passes.cached and board.stop < canvas.length:
             board.store(board.stop)
 
 
@@ -114,7 +119,8 @@ def start_blocks(model: LanguageModel, canvas: Canvas, settings: PositionBlocks)
     blocks = (torch.arange(canvas.length) // settings.size).expand(len(canvas.ids), -1)
     board = BlockBoard(model, canvas, blocks, use_cache=settings.use_cache)
     first = min(canvas.prompt_lengths) // settings.size * settings.size
-    board.store(first)
+    if board.passes.cached:
+        board.store(first)
     return board, first
 
 
@@ -154,4 +160,4 @@ def settled_end(board: BlockBoard, eos_id: int | None) -> Tensor:
 
 
 _ABOUT = "blocks by position, all tokens above a threshold or a quota of them, until EOS (LLaDA2.0)"
-SAMPLER = Sampler("llada2", "mdm", Llada2Settings, run, _ABOUT)
+SAMPLER = Sampler("llada2", "mdm", Llada2Settings, run, _ABOUT, blocks=True)

@@ -62,13 +62,11 @@ def run(model: LanguageModel, canvas: Canvas, settings: Llada21Settings, random:
             board.end(settled_end(board, settings.eos_id))
         if not board.alive.any():
             break
-        if board.stop < canvas.length:
+        if board.passes.cached and board.stop < canvas.length:
             board.store(board.stop)
 
 
-def _changes(
-    board: BlockBoard, where: Places, token: Tensor, confidence: Tensor, settings: Llada21Settings
-) -> Tensor:
+def _changes(board: BlockBoard, where: Places, token: Tensor, confidence: Tensor, settings: Llada21Settings) -> Tensor:
     """(n,) bool: the masks that are filled and the placed tokens that are replaced."""
     current = board.ids[where]
     masked = current == board.mask_id
@@ -80,4 +78,4 @@ def _changes(
 
 
 _ABOUT = "as llada2, and placed tokens of a block are replaced where the model is sure of others (LLaDA2.1)"
-SAMPLER = Sampler("llada21", "mdm", Llada21Settings, run, _ABOUT)
+SAMPLER = Sampler("llada21", "mdm", Llada21Settings, run, _ABOUT, blocks=True)

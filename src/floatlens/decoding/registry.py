@@ -28,7 +28,7 @@ _KINDS = {"arm": "autoregressive", "mdm": "masked diffusion"}
 class Sampler:
     """A decoding algorithm. `run(model, canvas, settings, generators)` yields a Step after every forward pass.
 
-    `blocks` says that it is for models with block-causal attention only.
+    `blocks` says that it is for models with block-causal attention only, `families` that it is for these only.
     """
 
     name: str
@@ -37,10 +37,12 @@ class Sampler:
     run: Callable[[LanguageModel, Canvas, Any, Generators], Iterator[Step]]
     about: str
     blocks: bool = False
+    families: tuple[str, ...] = ()
 
     def fits(self, model: LanguageModel) -> bool:
         """Whether it decodes a model."""
-        return self.kind == model.kind and (not self.blocks or model.attention == "block_causal")
+        own = not self.families or model.family in self.families
+        return self.kind == model.kind and own and (not self.blocks or model.attention == "block_causal")
 
 
 _NAMES = """ar bd3lm dream fast_dllm_v2 llada llada2 llada21 llada_var nemotron_ar nemotron_diffusion
@@ -61,7 +63,9 @@ def sampler_for(model: LanguageModel, name: str | None = None) -> Sampler:
     if not sampler.fits(model):
         fitting = ", ".join(sorted(other for other in SAMPLERS if SAMPLERS[other].fits(model)))
         about = (_KINDS[sampler.kind], f"{_KINDS[model.kind]} (family {model.family})")
-        if sampler.kind == model.kind:
+        if sampler.families and model.family not in sampler.families:
+            about = (" and ".join(sampler.families), f"of the family {model.family}")
+        elif sampler.kind == model.kind:
             about = ("block-causal", f"not: its attention is {model.attention}")
         raise FloatlensError(
             f'the sampler "{name}" is for {about[0]} models and {model.ref} is {about[1]}; use one of: {fitting}'

@@ -67,6 +67,10 @@ class Settings(BaseModel):
         """The ids that end an answer; `known` are the model's."""
         return known
 
+    def kept(self, answer: Tensor) -> Tensor:
+        """(batch, length) bool: the columns that count as answer, of those that are written."""
+        return answer
+
     def columns(self, sequence: Tensor, answer: Tensor, written: int) -> int:
         """How many columns the finished batch has; `written` of them were reached."""
         return int(sequence.shape[1])

@@ -83,7 +83,7 @@ class Decoded:
         A forced text is returned complete.
         """
         ends = torch.tensor(() if self.forced else self.canvas.end_ids, dtype=torch.long)
-        written = self.canvas.answer[:, : self.sequence.shape[1]]
+        written = self.canvas.settings.kept(self.canvas.answer)[:, : self.sequence.shape[1]]
         answers = []
         for ids, where in zip(self.sequence, written, strict=True):
             answer = ids[where]
@@ -96,7 +96,7 @@ class Decoded:
         at = torch.full(self.sequence.shape, -1)
         for step in self.steps:
             at[step.sample, step.position] = step.index
-        written = self.canvas.answer[:, : self.sequence.shape[1]]
+        written = self.canvas.settings.kept(self.canvas.answer)[:, : self.sequence.shape[1]]
         return [
             steps[where][: len(answer)].tolist()
             for steps, where, answer in zip(at, written, self.answers(), strict=True)

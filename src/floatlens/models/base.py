@@ -52,6 +52,8 @@ class Pass:
     """Whether a cache holds this pass's keys afterwards."""
     step: bool = True
     """Whether the pass is a step of decoding; one that only fills the cache is not."""
+    continues: bool | None = None
+    """Whether the pass belongs to the same decoding run as the last one; None where the caller does not say."""
 
 
 class PassObserver(Protocol):
@@ -178,6 +180,7 @@ class LanguageModel:
         cache: Cache | None = None,
         keep: bool = True,
         step: bool = True,
+        continues: bool | None = None,
         observed: bool = True,
     ) -> Tensor:
         """Raw (never shifted) logits of `ids` (batch, query).
@@ -189,6 +192,7 @@ class LanguageModel:
         what is being written, for block attention (None: the masks). `blocks` (batch, key) are block numbers that
         replace the model's own mask: a query sees the keys whose number is not larger than its own. `cache` is updated
         in place, or left as it was with `keep=False`. `step=False` marks a pass that only fills the cache;
+        `continues` says whether the pass belongs to the run of the last one, where ids do not show it;
         `observed=False` leaves the observers out of this pass.
         """
         if cache is not None and not keep and not cache.get_seq_length():
@@ -201,7 +205,7 @@ class LanguageModel:
         if visible is not None:
             inputs["attention_mask"] = None if self.describes_masks else visible.dense()
         needed, head = self._needed(logits_at), None if logits_at is None else self._output
-        info = Pass(ids, mask, offset, needed, visible, keep and cache is not None, step)
+        info = Pass(ids, mask, offset, needed, visible, keep and cache is not None, step, continues)
         try:
             with self._announce(info, observed), chosen_rows(head, logits_at), short_tail(self._last_layer, needed):
                 logits: Tensor = self.module(**inputs).logits
@@ -210,11 +214,15 @@ class LanguageModel:
                 cache.crop(offset - int(cache.get_seq_length()))
         return logits[0] if logits_at is not None and logits_at.ndim == 2 else logits
 
-    def new_cache(self) -> Cache:
-        """An empty key/value cache that keeps every key, for `forward(cache=...)`."""
+    def new_cache(self, *, own_blocks: bool = False) -> Cache:
+        """An empty key/value cache that keeps every key, for `forward(cache=...)`.
+
+        `own_blocks` says that passes bring their own block numbers (`blocks`), as where a causal context precedes what
+        is written by a model with full attention.
+        """
         from transformers import DynamicCache
 
-        if self.attention == "full":
+        if self.attention == "full" and not own_blocks:
             raise FloatlensError(f"{self.ref} is bidirectional ({self.family}): it has no use for a key/value cache")
         kinds = set(getattr(self.config, "layer_types", None) or ())
         if kinds <= {"full_attention", "sliding_attention"}:
