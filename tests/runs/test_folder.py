@@ -96,6 +96,17 @@ def test_versions_and_what_is_not_used_yet_may_change(tmp_path: Path) -> None:
             run.settle(changed(capture={"heads": "mean"}))
 
 
+def test_a_fact_that_an_earlier_version_did_not_write_down_is_added(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path) as run:
+        run.settle(MANIFEST)
+        done(run, 0)
+        run.settle(changed(attention="full"))
+        assert run.manifest is not None
+        assert run.manifest["models"]["m"]["attention"] == "full"
+        with pytest.raises(FloatlensError, match=r"models\.m\.attention"):
+            run.settle(changed(attention="causal"))
+
+
 def test_other_models_join_and_those_before_stay(tmp_path: Path) -> None:
     with RunFolder.open(tmp_path) as run:
         run.settle(MANIFEST)

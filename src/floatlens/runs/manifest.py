@@ -1,7 +1,7 @@
 """The manifest of a run: what it was made with, and whether it may be continued with something else.
 
 A run may be continued with more models, data, questions and conditions. What it has already must be the same, since an
-item that is on record is not done again.
+item that is on record is not done again. What an earlier version did not write down cannot differ.
 """
 
 from __future__ import annotations
@@ -128,6 +128,8 @@ def _entry(old: Any, new: Any, at: str, place: str) -> Any:
         was, now = old.get(key), new.get(key)
         if key in _COUNTS:
             found[key] = max(was or 0, now or 0)
+        elif key not in old:  # an earlier version did not write it down
+            found[key] = now
         elif key in _LATER and (was is None or now is None):
             found[key] = now if was is None else was
         else:
