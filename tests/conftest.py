@@ -20,7 +20,7 @@ import torch
 hypothesis.settings.register_profile("floatlens", deadline=None)  # a busy machine is no reason to fail
 hypothesis.settings.load_profile("floatlens")
 
-pytest_plugins = ["shared.capture"]
+pytest_plugins = ["shared.block_models", "shared.capture"]
 GOLDEN = Path(__file__).parent / "golden"
 VOCABULARY = 96
 MASK = 90

@@ -36,10 +36,8 @@ class Bd3lmSettings(MaxNewTokens):
     size_name: ClassVar[str] = "block_size"
 
     block_size: int | None = Field(None, ge=1, description="positions per block (default: the model's)")
-    steps: int = Field(
-        default_factory=lambda data: data.get("gen_length", 1),
-        ge=1,
-        description="forward passes for the whole answer, split over the blocks, rounded up (default: gen_length)",
+    steps: int | None = Field(
+        None, ge=1, description="forward passes for the whole answer, split over the blocks (default: one per token)"
     )
     steps_per_block: int | None = Field(None, ge=1, description="passes per block, instead of steps")
     scheduler: Scheduler = Field("linear", description="how the passes of a block share its tokens")
@@ -69,7 +67,8 @@ class Bd3lmSettings(MaxNewTokens):
     def counts(self, block: int) -> list[int]:
         """How many tokens each pass over a block of that many positions commits."""
         blocks = -(-self.gen_length // self.size)
-        return transfer_counts(block, self.steps_per_block or -(-self.steps // blocks), self.scheduler)
+        steps = self.steps_per_block or (block if self.steps is None else -(-self.steps // blocks))
+        return transfer_counts(block, steps, self.scheduler)
 
     def max_steps(self, masks: int) -> int:
         whole, rest = divmod(masks, self.size)
@@ -97,14 +96,12 @@ def run(model: LanguageModel, canvas: Canvas, settings: Bd3lmSettings, random: G
     """Yield a step after every pass over a block. Each block begins with a pass over what was written before it, which
     is counted with the first step."""
     start = canvas.length - int(canvas.answer.sum(dim=1).max())
-    before = -(-start // settings.size) * settings.size - start  # so blocks begin where the prompts end
-    blocks = ((torch.arange(canvas.length) + before) // settings.size).expand(len(canvas.ids), -1)
     if settings.right_shift_logits and not model.shift:
         canvas = replace(canvas, rows=torch.where(canvas.rows >= 0, (canvas.rows - 1).clamp(min=0), -1))
     # shifted, the row before a block decides its first token, so no pass can leave it out
     use_cache = settings.use_cache and not (settings.right_shift_logits or model.shift)
-    board = BlockBoard(model, canvas, blocks, use_cache=use_cache)
-    guide = _Guide(board, blocks, settings, use_cache) if settings.cfg_scale else None
+    board = BlockBoard(model, canvas, use_cache=use_cache)
+    guide = _Guide(board, settings, use_cache) if settings.cfg_scale else None
     calls = 2 if settings.cfg_scale else 1
     for first in range(start, canvas.length, settings.size):
         stop = min(first + settings.size, canvas.length)
@@ -139,13 +136,14 @@ def _hide_padding(board: BlockBoard, stop: int, pad: int | None) -> None:
 class _Guide:
     """The passes without the prompt: its tokens are masked, what was written stays."""
 
-    def __init__(self, board: BlockBoard, blocks: Tensor, settings: Bd3lmSettings, use_cache: bool) -> None:
+    def __init__(self, board: BlockBoard, settings: Bd3lmSettings, use_cache: bool) -> None:
+        assert board.canvas.blocks is not None
         self._board = board
         self._scale = settings.cfg_scale
         self._prompt = board.canvas.attention_mask & ~board.canvas.answer
         if settings.pad_token_id is not None:
             self._prompt &= board.ids != settings.pad_token_id
-        self._passes = BlockPasses(board.model, blocks, use_cache=use_cache, observed=False)
+        self._passes = BlockPasses(board.model, board.canvas.blocks, use_cache=use_cache, observed=False)
 
     @property
     def _ids(self) -> Tensor:

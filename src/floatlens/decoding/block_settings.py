@@ -39,6 +39,11 @@ class BlockDiffusionSettings(Settings):
             return self
         return self.model_validate(self.model_dump() | {self.size_name: model.block_size})
 
+    def number_blocks(self, length: int, first: int) -> Tensor:
+        """By absolute position, or, for prompts that end in one column, so a block begins with the answer."""
+        before = -first % self.size if self.align == "end" else 0
+        return (torch.arange(length) + before) // self.size
+
     def max_steps(self, masks: int) -> int:
         return masks
 

@@ -46,6 +46,8 @@ class Canvas:
     end_ids: tuple[int, ...]
     sampler: str
     settings: Settings
+    blocks: Tensor | None = None
+    """Block numbers, for samplers that write one block after another: the mask of every pass."""
     target: Tensor | None = None
     """Forced ids, -1 outside answer columns; None where nothing is forced."""
 
@@ -137,6 +139,7 @@ def lay_out(
         end_ids=settings.ends(model, end_ids(model)),
         sampler=sampler,
         settings=settings,
+        blocks=_blocks(settings, answer),
     )
 
 
@@ -206,6 +209,14 @@ def _place(model: LanguageModel, lines: list[list[int]], left: bool, more: int =
         ids[sample, start : start + len(line)] = torch.tensor(line, dtype=torch.long)
         real[sample, start : start + len(line)] = True
     return ids, real, starts
+
+
+def _blocks(settings: Settings, answer: Tensor) -> Tensor | None:
+    """Where prompts are aligned, all samples have the same block numbers."""
+    if settings.align is None:
+        return None
+    first = int(answer.any(dim=0).nonzero()[0])
+    return settings.number_blocks(answer.shape[1], first).expand(len(answer), -1)
 
 
 def _rows(model: LanguageModel, real: Tensor, answer: Tensor) -> Tensor:

@@ -77,8 +77,7 @@ def run(model: LanguageModel, canvas: Canvas, settings: FastDllmV2Settings, rand
     """Yield a step after every pass that decides tokens. The pass over the prompt's whole blocks, where it decides
     none, is counted with the first step."""
     size = settings.size
-    blocks = (torch.arange(canvas.length) // size).expand(len(canvas.ids), -1)
-    board = BlockBoard(model, canvas, blocks, use_cache=settings.use_cache)
+    board = BlockBoard(model, canvas, use_cache=settings.use_cache)
     first = min(canvas.prompt_lengths) // size * size
     extra = 0
     for start in range(first, canvas.length, size):

@@ -75,8 +75,7 @@ def run(model: LanguageModel, canvas: Canvas, settings: SdarSettings, random: Ge
     """Yield a step after every pass over a block. The pass over the finished blocks of the prompt is counted with the
     first step; the one that stores a block with the last step of the block."""
     size = settings.size
-    blocks = (torch.arange(canvas.length) // size).expand(len(canvas.ids), -1)
-    board = BlockBoard(model, canvas, blocks, use_cache=settings.use_cache)
+    board = BlockBoard(model, canvas, use_cache=settings.use_cache)
     first = min(canvas.prompt_lengths) // size * size
     board.store(first)
     extra = int(first > 0)

@@ -59,6 +59,10 @@ class Settings(BaseModel):
         """How many masks are appended to a prompt of this length; `gen_length` unless blocks are filled up."""
         return self.gen_length
 
+    def number_blocks(self, length: int, first: int) -> Tensor:
+        """(length,) block numbers of the columns, where `align` is set; the first answer begins in column `first`."""
+        raise NotImplementedError
+
     def most_written(self) -> int:
         """The most masks that any prompt gets."""
         return self.gen_length

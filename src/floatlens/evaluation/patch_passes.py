@@ -39,6 +39,7 @@ class Canvas:
     ids: Tensor
     row: int
     writing: Tensor | None
+    blocks: Tensor | None = None
 
 
 def lay_out_prompt(model: LanguageModel, ids: list[int], settings: Mapping[str, Any]) -> Canvas:
@@ -47,6 +48,9 @@ def lay_out_prompt(model: LanguageModel, ids: list[int], settings: Mapping[str, 
     row = int(canvas.rows[0, first])
     if model.kind == "arm":
         return Canvas(canvas.ids[:, :first], row, None)
+    if canvas.blocks is not None:  # a pass reaches to the end of the block of the row that decides
+        stop = int((canvas.blocks[0] <= canvas.blocks[0, row]).sum())
+        return Canvas(canvas.ids[:, :stop], row, None, canvas.blocks[:, :stop])
     return Canvas(canvas.ids, row, canvas.answer)
 
 
@@ -108,7 +112,9 @@ class PatchPasses:
         at[0, canvas.row] = True
         ids, device = canvas.ids, self._model.device
         with edit(self._model, change, workspace=self._workspace):
-            logits = self._model.forward(ids.to(device), logits_at=at.to(device), writing=canvas.writing)
+            logits = self._model.forward(
+                ids.to(device), logits_at=at.to(device), writing=canvas.writing, blocks=canvas.blocks
+            )
         return logits[0].float().cpu()
 
 

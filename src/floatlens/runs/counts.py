@@ -189,6 +189,8 @@ def _by_rule(model: PlannedModel, part: PlannedData, row: Row, threads: int, bat
     else:
         passes = int(settings.get("steps") or written)
         tokens = passes * (prompt + written)
+        if facts.block_size is not None and settings.get("use_cache"):  # a pass over the block alone, and one to store
+            tokens = prompt + written + passes * facts.block_size
     together = 1 if row.traced or row.patched else batch
     work = 2.0 * weights * tokens / (_EFFICIENCY * _speed(threads)) + passes * facts.layers * _PER_LAYER / together
     return work * (_TRACED if row.traced else _EDITED if row.edited else 1.0)
