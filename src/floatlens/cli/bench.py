@@ -1,4 +1,4 @@
-"""`floatlens bench`: costs of capture and edits, and the speed-up with two workers. Part of the repository."""
+"""`floatlens bench`: costs of capture, edits and index updates, speed-up with two workers. Part of the repository."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["bench"]
 
 def bench(
     part: Annotated[
-        Literal["all", "capture", "edits", "throughput"],
-        option("Cost of capture, cost of edits, speed-up with two workers, or all."),
+        Literal["all", "capture", "edits", "throughput", "index"],
+        option("Cost of capture, of edits, speed-up with two workers, update of an index, or all."),
     ] = "all",
     lengths: Annotated[
         str | None, option("Comma-separated sequence lengths.", metavar="N,N", default="512 to 8192; edits: up to 2048")
@@ -31,7 +31,8 @@ def bench(
     """Measure the cost of capture and edits.
 
     Decoding with capture is compared with decoding without it and with eager attention; all variants take turns in one
-    run. The throughput part measures the speed-up with two workers and uses only --rounds and --out.
+    run. The throughput part measures the speed-up with two workers, the index part the update of an index of documents
+    that change; they use only --rounds and --out.
     """
     require_lab("floatlens bench")
     from floatlens_lab import bench as benches
@@ -52,3 +53,9 @@ def bench(
         found = measure(rounds=rounds or 3, say=say)
         sys.stdout.write(as_markdown(found))
         say("saved {} and {}".format(*save(found, out)))
+    if part in ("all", "index"):
+        from floatlens_lab.bench import index
+
+        cost = index.measure(rounds=rounds or 3, say=say)
+        sys.stdout.write(index.as_markdown(cost))
+        say("saved {} and {}".format(*index.save(cost, out)))
