@@ -183,10 +183,10 @@ def collection() -> None:
     keep(RUNS / "collection", "collection")
     real = ("--set", "gen_length=24", "--batch", "4")
     sets = {
-        "collection-nq": (NQ, ("--data", NQ, "--limit", "60", "--test", "collection:snapshots=3")),
+        "collection-nq": (NQ, ("--data", NQ, "--limit", "60", "--test", "collection:snapshots=3:top=2")),
         "collection-timeqa": (
             TIMEQA,  # of the first 133 pages, 60 have an answer in one of these years
-            ("--data", f"timeqa:{TIMEQA}", "--limit", "133", "--test", "collection:dates=2000,2006,2012"),
+            ("--data", f"timeqa:{TIMEQA}", "--limit", "133", "--test", "collection:dates=2000,2006,2012:top=3"),
         ),
     }
     for name, (file, data) in sets.items():
