@@ -104,7 +104,9 @@ class DecodingOptions:
     sampler: Annotated[
         str | None,
         _decoding(
-            "llada, dream, threshold or ar; applies to models of its kind.", metavar="NAME", default="the family's own"
+            "llada, dream, threshold, ar, bd3lm, …; applies to models of its kind.",
+            metavar="NAME",
+            default="the family's own",
         ),
     ] = None
     settings: Annotated[
@@ -142,6 +144,18 @@ class ModelOptions(Options):
     ] = None
     device_map: Annotated[
         str | None, _model("Instead of --device: auto spreads a model over all GPUs.", metavar="MAP")
+    ] = None
+    attention: Annotated[
+        str | None,
+        _model("Attention mask, full or block_causal.", metavar="RULE", default="what the checkpoint says"),
+    ] = None
+    block_size: Annotated[
+        int | None,
+        _model("Positions per block of block-causal attention.", min=1, default="what the checkpoint says"),
+    ] = None
+    mask_id: Annotated[int | None, _model("Id of the mask token.", min=0, default="what the checkpoint says")] = None
+    mode: Annotated[
+        str | None, _model("ar or diffusion, for weights that run in both ways.", metavar="NAME", default="diffusion")
     ] = None
 
     def values(self) -> dict[str, Any]:

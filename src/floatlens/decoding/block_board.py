@@ -76,16 +76,19 @@ class BlockBoard(Board):
     """A board whose blocks are written one after another: `begin` a block, `fill` it, `finish` it.
 
     `alive` (batch,) marks the samples that are still being written; `real` (batch, length) where there is a token. The
-    mask of its passes are the block numbers of the canvas.
+    mask of its passes are the block numbers of the canvas, or those given.
     """
 
-    def __init__(self, model: LanguageModel, canvas: Canvas, *, use_cache: bool = True) -> None:
-        assert canvas.blocks is not None
+    def __init__(
+        self, model: LanguageModel, canvas: Canvas, blocks: Tensor | None = None, *, use_cache: bool = True
+    ) -> None:
+        blocks = canvas.blocks if blocks is None else blocks
+        assert blocks is not None
         super().__init__(model, canvas)
         self.alive = torch.ones(len(self.ids), dtype=torch.bool)
         self.real = canvas.attention_mask.clone()
         self.stop = 0
-        self.passes = BlockPasses(model, canvas.blocks, use_cache=use_cache)
+        self.passes = BlockPasses(model, blocks, use_cache=use_cache)
 
     def open(self) -> Tensor:
         return super().open() & self.alive[:, None]

@@ -213,10 +213,8 @@ def _place(model: LanguageModel, lines: list[list[int]], left: bool, more: int =
 
 def _blocks(settings: Settings, answer: Tensor) -> Tensor | None:
     """Where prompts are aligned, all samples have the same block numbers."""
-    if settings.align is None:
-        return None
-    first = int(answer.any(dim=0).nonzero()[0])
-    return settings.number_blocks(answer.shape[1], first).expand(len(answer), -1)
+    numbers = settings.number_blocks(answer.shape[1], int(answer.any(dim=0).nonzero()[0]))
+    return None if numbers is None else numbers.expand(len(answer), -1)
 
 
 def _rows(model: LanguageModel, real: Tensor, answer: Tensor) -> Tensor:

@@ -116,8 +116,7 @@ def run(model: LanguageModel, canvas: Canvas, settings: Llada2Settings, random: 
 
 def start_blocks(model: LanguageModel, canvas: Canvas, settings: PositionBlocks) -> tuple[BlockBoard, int]:
     """The board of blocks by position, with the whole blocks of the prompt stored, and the first column after them."""
-    blocks = (torch.arange(canvas.length) // settings.size).expand(len(canvas.ids), -1)
-    board = BlockBoard(model, canvas, blocks, use_cache=settings.use_cache)
+    board = BlockBoard(model, canvas, use_cache=settings.use_cache)
     first = min(canvas.prompt_lengths) // settings.size * settings.size
     if board.passes.cached:
         board.store(first)

@@ -59,9 +59,9 @@ class Settings(BaseModel):
         """How many masks are appended to a prompt of this length; `gen_length` unless blocks are filled up."""
         return self.gen_length
 
-    def number_blocks(self, length: int, first: int) -> Tensor:
-        """(length,) block numbers of the columns, where `align` is set; the first answer begins in column `first`."""
-        raise NotImplementedError
+    def number_blocks(self, length: int, first: int) -> Tensor | None:
+        """(length,) block numbers of the columns, if passes are masked by them; the first answer begins at `first`."""
+        return None
 
     def most_written(self) -> int:
         """The most masks that any prompt gets."""

@@ -147,7 +147,7 @@ def _looked(source: Source, number: int) -> tuple[ModelConfig, Facts]:
     given = source.study.models[number]
     ref = source.model_ref(given.ref)
     with source.at("models", number):
-        facts = look(ref, family=given.family, revision=given.revision)
+        facts = look(ref, family=given.family, revision=given.revision, told=given.told)
         if facts.tokenizer is None:
             raise FloatlensError(f"{facts.ref} has no tokenizer, so it cannot be given questions")
         if any(source.model_ref(other.ref) == ref for other in source.study.models[:number]):

@@ -37,6 +37,10 @@ class Options(TypedDict, total=False):
     dtype: str | None
     device: str | None
     device_map: str | None
+    attention: str | None
+    block_size: int | None
+    mask_id: int | None
+    mode: str | None
     batch: int | None
     workers: int | None
     threads: int | None
@@ -136,10 +140,13 @@ def trace_study(
     return validate(Study, values)
 
 
+_LOADING = ("family", "revision", "dtype", "device", "device_map", "attention", "block_size", "mask_id", "mode")
+
+
 def _values(name: str, models: Sequence[str], data: Sequence[str], options: Options, **per_data: Any) -> dict[str, Any]:
     """The parts of a study that come from the shared options."""
     pick = {key: value for key, value in options.items() if value is not None}
-    loading = {key: pick[key] for key in ("family", "revision", "dtype", "device", "device_map") if key in pick}
+    loading = {key: pick[key] for key in _LOADING if key in pick}
     reading = {key: pick[key] for key in ("limit", "skip_bad", "format", "gold") if key in pick} | _given(**per_data)
     machine = {key: pick[key] for key in ("batch", "workers", "threads", "executor", "address") if key in pick}
     settings = dict(options.get("settings") or {})

@@ -186,7 +186,8 @@ class Study(_Part):
     name: str = Field("study", min_length=1, description="name of the study, and of its folder under runs/")
     about: str = Field("", description="a note for readers of the report")
     models: Models = Field(
-        description="references, or mappings with ref, dtype, device, device_map, revision, family, decoding"
+        description="references, or mappings with ref, dtype, device, device_map, revision, family, attention, "
+        "block_size, mask_id, mode, decoding"
     )
     data: Sets = Field(description="references, or mappings with ref, limit, conditions, …")
     conditions: tuple[str, ...] = Field(("closed", "rag"), description="closed, rag, stress tests, edits")
