@@ -1,0 +1,52 @@
+"""Exact coverage of intervals for pairs: probabilities by hand, and the page as docs/pairs.py writes it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def _load():
+    spec = importlib.util.spec_from_file_location("floatlens_docs_pairs", DOCS / "pairs.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+exact = _load()
+
+
+def test_every_outcome_is_counted_once():
+    """Of 3 pairs of four kinds: 6 over 3 = 20 outcomes, with probabilities that add up to 1."""
+    counts = tuple(exact.outcomes(3))
+    assert len(counts[0]) == 20
+    assert exact.chances(3, counts, 0.3, 0.1).sum() == pytest.approx(1)
+
+
+def test_coverage_of_one_pair_by_hand():
+    """The normal interval of one pair is the outcome itself: it holds a difference of 0 only where the pair is alike."""
+    assert exact.coverage(1, exact.normal, ((0.25, 0.25), (0.1, 0.1))) == pytest.approx([0.5, 0.8])
+
+
+def test_the_next_outcome_has_the_probability_that_coverage_loses():
+    """5 against 0 of 20 pairs: 20 over 5 · 0.1⁵ · 0.85¹⁵ = 0.01354."""
+    (covered,) = exact.coverage(20, exact.tango, ((0.1, 0.05),))
+    limit, kept, words = exact.first_within(20, 0.1, 0.05)
+    assert words == "5 against 0"
+    assert limit < exact.Z
+    assert covered - kept == pytest.approx(15504 * 0.1**5 * 0.85**15)
+
+
+def test_the_chosen_interval_covers_least_of_all_no_less_than_the_target():
+    grid = exact.GRID[::7]
+    assert min(exact.coverage(20, exact.tango, grid)) >= exact.LEAST > min(exact.coverage(20, exact.normal, grid))
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_the_page_is_what_is_computed():
+    assert exact.page() == exact.PAGE.read_text(encoding="utf-8")
