@@ -28,7 +28,7 @@ def test_every_outcome_is_counted_once():
 
 
 def test_coverage_of_one_pair_by_hand():
-    """The normal interval of one pair is the outcome itself: it holds a difference of 0 only where the pair is alike."""
+    """The normal interval of one pair is the outcome itself: it holds 0 only where the pair is alike."""
     assert exact.coverage(1, exact.normal, ((0.25, 0.25), (0.1, 0.1))) == pytest.approx([0.5, 0.8])
 
 
