@@ -36,14 +36,14 @@ class ToldOptions:
     ] = None
     block_size: Annotated[int | None, option("Positions per block of block-causal attention.", min=1)] = None
     mask_id: Annotated[int | None, option("Id of the mask token.", min=0)] = None
-    mode: Annotated[
+    model_mode: Annotated[
         str | None, option("ar or diffusion, for weights that run in both ways.", metavar="NAME", default="diffusion")
     ] = None
 
     def read(self) -> Told:
         from floatlens.models.told import Told
 
-        return Told(self.attention, self.block_size, self.mask_id, self.mode)
+        return Told(self.attention, self.block_size, self.mask_id, self.model_mode)
 
 
 def list_models() -> None:

@@ -154,7 +154,7 @@ class ModelOptions(Options):
         _model("Positions per block of block-causal attention.", min=1, default="what the checkpoint says"),
     ] = None
     mask_id: Annotated[int | None, _model("Id of the mask token.", min=0, default="what the checkpoint says")] = None
-    mode: Annotated[
+    model_mode: Annotated[
         str | None, _model("ar or diffusion, for weights that run in both ways.", metavar="NAME", default="diffusion")
     ] = None
 
@@ -162,7 +162,8 @@ class ModelOptions(Options):
         """As options of a preset, and of `floatlens.load`."""
         if self.device is not None and self.device_map is not None:
             raise FloatlensError("give --device or --device-map, not both")
-        return super().values()
+        found = super().values()
+        return found | {"mode": found.pop("model_mode")}
 
 
 @dataclass(frozen=True)
