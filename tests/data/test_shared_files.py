@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from floatlens.data import open_data
+from floatlens.evaluation.metrics import score
 
 FOLDER = Path(os.environ.get("FLOATLENS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 Numbers = tuple[int, int, int, int]
@@ -160,3 +161,30 @@ def test_what_later_work_needs() -> None:
     kept = next(open_data(there("gsm8k-test.jsonl.gz")).examples())
     assert kept.answers == ["18"]
     assert (kept.target or "").endswith("\n#### 18")
+
+
+def test_how_answers_are_judged_and_what_is_wrong() -> None:
+    kinds = {
+        "hotpotqa-dev-200.jsonl.gz": {"text": 183, "yes_no": 17},
+        "2wiki-train-500.json.gz": {"text": 334, "yes_no": 166},
+        "kilt-hotpotqa-600.jsonl.gz": {"text": 557, "yes_no": 43},
+        "pubmedqa-1000.json.gz": {"yes_no_maybe": 1000},
+        "gsm8k-test.jsonl.gz": {"number": 1319},
+        "ramdocs-250.jsonl.gz": {"text": 250},
+        "rgb-en_fact.json": {"text": 100},
+    }
+    for name, wanted in kinds.items():
+        assert open_data(there(name)).counts.kinds == wanted, name
+    raw = lines("ramdocs-250.jsonl.gz")
+    found = open_data(there("ramdocs-250.jsonl.gz")).counts
+    assert found.wrong_answers == sum(bool(one["wrong_answers"]) for one in raw) == 150
+    misinfo = sum(document["type"] == "misinfo" for one in raw for document in one["documents"])
+    assert found.wrong_documents == misinfo == 155
+    raw, found = lines("rgb-en_fact.json"), open_data(there("rgb-en_fact.json")).counts
+    assert (found.wrong_answers, found.wrong_documents) == (100, sum(len(one["positive_wrong"]) for one in raw))
+
+
+def test_the_worked_solutions_of_gsm8k_are_right() -> None:
+    """The target ends in the final number, so its last number is the accepted one, by the definition of accuracy."""
+    examples = list(open_data(there("gsm8k-test.jsonl.gz")).examples())
+    assert all(score(one.target or "", one.answers, kind=one.answer_kind).accuracy == 1 for one in examples)

@@ -80,8 +80,11 @@ def _facts(opened: Data) -> Table:
         rows.append(("documents", f"{counts.total_documents:,}, {counts.total_gold:,} of them gold"))
     if counts.types:
         rows.append(("types", ", ".join(f"{number:,} {name}" for name, number in counts.types.most_common())))
+    if set(counts.kinds) - {"text"}:
+        rows.append(("judged by", ", ".join(f"{name} ({number:,})" for name, number in counts.kinds.most_common())))
     if counts.wrong_answers:
-        rows.append(("wrong answers", f"named in {many(counts.wrong_answers, 'question')}"))
+        stated = f", and {many(counts.wrong_documents, 'document')} that state them" if counts.wrong_documents else ""
+        rows.append(("wrong answers", f"named in {many(counts.wrong_answers, 'question')}{stated}"))
     if counts.targets:
         rows.append(("targets", f"{many(counts.targets, 'question')} with a text for forced decoding"))
     rows.append(("SHA-256", opened.sha256))

@@ -20,7 +20,8 @@ class Counts:
     """Numbers of questions, answers, documents and gold documents.
 
     `documents` and `gold` map a number per question to how many questions have it; `unread` are fields with objects
-    that hold a text and are not documents, so a misnamed field of documents is not lost silently.
+    that hold a text and are not documents, so a misnamed field of documents is not lost silently. `kinds` says how many
+    questions are judged in which way, `wrong_answers` how many name wrong answers.
 
     Example: `Counts.of([]).questions`
     """
@@ -32,12 +33,14 @@ class Counts:
     unanswerable: int = 0
     targets: int = 0
     wrong_answers: int = 0
+    wrong_documents: int = 0
     missing_gold: int = 0
     without_gold: int = 0
     documents: Counter[int] = field(default_factory=Counter)
     gold: Counter[int] = field(default_factory=Counter)
     types: Counter[str] = field(default_factory=Counter)
     unread: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, examples: Sequence[Example]) -> Counts:
@@ -59,6 +62,8 @@ class Counts:
         self.unanswerable += example.meta.get("unanswerable") is True
         self.targets += example.target is not None
         self.wrong_answers += bool(example.wrong_answers)
+        self.wrong_documents += len(example.wrong_documents)
+        self.kinds[example.answer_kind] += 1
         self.missing_gold += bool(example.meta.get("missing_gold"))
         self.without_gold += bool(example.documents) and not gold and example.meta.get("unanswerable") is not True
         self.documents[len(example.documents)] += 1
