@@ -18,12 +18,14 @@ from floatlens.models import load
 from floatlens.models.base import LanguageModel
 from floatlens.models.visibility import Visibility
 from floatlens.probes import Matrix
+from shared.block_models import TOLD
 from shared.capture import capture
 
 BLOCKS = torch.tensor([[0, 0, 0, 1, 1, 3, 3, 3, 3, 4], [0, 0, 0, 0, 0, 0, 2, 2, 5, 5]])
 REAL = torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]])
 IDS = torch.randint(3, 90, (2, 10), generator=torch.Generator().manual_seed(3))
 NAMES = ["a2d-qwen3-bd3lm", "a2d-llama-bd3lm"]
+SAMPLER = {**dict.fromkeys(NAMES, "bd3lm"), "sdar": "sdar", "fast-dllm-v2": "fast_dllm_v2"}
 
 
 def dense(blocks: Tensor, real: Tensor | None = None) -> Tensor:
@@ -202,19 +204,26 @@ def rotated(model: LanguageModel, attention: Any, states: Tensor, positions: Ten
 # -- the goldens --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a2d_goldens(name: str, golden: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("name", TOLD)
+def test_logits_and_attention_are_the_published_ones(name: str, golden: Callable[[str], Path]) -> None:
     published = load_file(golden(name) / "golden.safetensors")
-    model = load(golden(name), attention="block_causal", block_size=8, mask_id=150)
+    model = load(golden(name), **TOLD[name])
+    assert (model.attention, model.sampler) == ("block_causal", SAMPLER[name])
     ids = published["forward.input_ids"]
     assert (model.forward(ids) - published["forward.logits"]).abs().max() <= 1e-4
-    full = load(golden(name), attention="full", mask_id=150)
-    assert (full.forward(ids) - published["forward_full.logits"]).abs().max() <= 1e-4
     probe = Matrix()
     with capture(model, [probe], steps=1, length=37):
-        model.forward(ids)
+        assert (model.forward(ids) - published["forward.logits"]).abs().max() <= 1e-4
     weights = np.stack([probe.taken[0, layer][0] for layer in range(3)])
     assert np.abs(weights - published["forward.attention"].numpy()).max() <= 1e-5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_weights_with_full_attention(name: str, golden: Callable[[str], Path]) -> None:
+    published = load_file(golden(name) / "golden.safetensors")
+    full = load(golden(name), attention="full", mask_id=150)
+    found = full.forward(published["forward.input_ids"])
+    assert (found - published["forward_full.logits"]).abs().max() <= 1e-4
 
 
 @pytest.mark.parametrize("name", NAMES)

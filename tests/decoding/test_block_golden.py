@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,14 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import floatlens as fl
-
-GOLDEN = Path(__file__).parents[1] / "golden"
-TOLD: dict[str, dict[str, Any]] = {
-    "a2d-qwen3-bd3lm": {"attention": "block_causal", "block_size": 8, "mask_id": 150},
-    "a2d-llama-bd3lm": {"attention": "block_causal", "block_size": 8, "mask_id": 150},
-    "sdar": {},
-    "fast-dllm-v2": {"mask_id": 150},
-}
+from shared.block_models import GOLDEN, TOLD
 
 
 def cases() -> list[tuple[str, str]]:

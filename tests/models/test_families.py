@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,67 @@ def test_the_mask_token_can_be_told(tiny):
         load(tiny("llama"), family="a2d-llama", mask_id=96)
     with pytest.raises(FloatlensError, match="mask_id= is for diffusion models"):
         load(tiny("llama"), mask_id=90)
+
+
+# -- block diffusion ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def changed(golden, tmp_path):
+    """A golden checkpoint without weights and with other settings: what is refused is refused before they are read."""
+
+    def make(name, **values):
+        folder = tmp_path / name
+        folder.mkdir()
+        settings = json.loads((golden(name) / "config.json").read_text()) | values
+        kept = {key: value for key, value in settings.items() if value is not None}
+        (folder / "config.json").write_text(json.dumps(kept))
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("sdar", {"block_size": None}, "`block_size` is missing, and nothing else says it; give block_size="),
+        ("sdar", {"use_sliding_window": True}, "`use_sliding_window` is true, which the sdar family does not cover"),
+        ("sdar", {"attention_sink": 4}, "the sdar family does not know `attention_sink`"),
+        ("sdar", {"rope_scaling": {"rope_type": "yarn"}}, "`rope_scaling` is"),
+        ("sdar", {"model_type": "sdar_moe"}, "model_type 'sdar_moe' is not covered"),
+        ("fast-dllm-v2", {"bd_size": None}, "`bd_size` is missing, and nothing else says it; give block_size="),
+        ("fast-dllm-v2", {"head_dim": 8}, "`head_dim` is 8, which the fast-dllm-v2 family does not cover"),
+        ("fast-dllm-v2", {"attention_bias": False}, "`attention_bias` is false"),
+        ("fast-dllm-v2", {"num_experts": 4}, "the fast-dllm-v2 family does not know `num_experts`"),
+        ("fast-dllm-v2", {}, "mask token 151665 is outside the vocabulary of 160"),
+    ],
+)
+def test_what_block_diffusion_families_refuse_before_reading_weights(name, values, said, changed):
+    folder = changed(name, **values)
+    for read in (load, look):
+        with pytest.raises(FloatlensError, match=re.escape(said)):
+            read(str(folder))
+
+
+@pytest.mark.parametrize("name", ["sdar", "fast-dllm-v2"])
+def test_block_diffusion_is_refused_as_another_family(name, golden):
+    with pytest.raises(FloatlensError, match="the dream family reads 'Dream'"):
+        load(golden(name), family="dream")
+    with pytest.raises(FloatlensError, match=f"leave family= out or give '{name}'"):
+        load(golden(name), family="causal")
+    with pytest.raises(FloatlensError, match=f"as {name} it has attention block_causal; leave attention= out"):
+        load(golden(name), attention="full")
+    with pytest.raises(FloatlensError, match=f"as {name} it has block_size"):
+        load(golden(name), block_size=3)
+
+
+def test_a_block_size_that_the_checkpoint_lacks_is_told(golden, tmp_path):
+    folder = tmp_path / "sdar"
+    shutil.copytree(golden("sdar"), folder)
+    settings = json.loads((folder / "config.json").read_text())
+    del settings["block_size"]
+    (folder / "config.json").write_text(json.dumps(settings))
+    assert load(folder, block_size=4).block_size == 4
 
 
 def test_a_mask_token_outside_the_vocabulary(copied):

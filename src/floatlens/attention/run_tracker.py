@@ -54,7 +54,6 @@ class RunTracker:
 
     def __init__(self, model: LanguageModel) -> None:
         self._causal = model.kind == "arm"
-        self._grows = model.attention == "block_causal"
         self._mask_id = model.mask_id
         self._last: PassPosition | None = None
 
@@ -67,7 +66,7 @@ class RunTracker:
 
         An autoregressive pass continues a run if its cache holds that run's keys, or, without a cache, if it repeats
         the sequence with one more column. A diffusion pass continues it if no token was changed (masks may be filled;
-        with block-causal attention another block may follow). Samplers that replace tokens say so themselves.
+        under a mask of blocks another block may follow). Samplers that replace tokens say so themselves.
         """
         ids = info.ids.cpu().numpy().astype(np.int64)
         keys = info.offset + ids.shape[1]
@@ -75,8 +74,9 @@ class RunTracker:
         if info.attention_mask is not None:
             real = info.attention_mask.cpu().numpy().astype(bool)[:, :keys]
         before = self._last if self._last is not None and self._last.real.shape[0] == len(ids) else None
+        grows = info.visible is not None and info.visible.together is None
         continues = before is not None and (
-            self._continues(before, ids, real, info.offset) if info.continues is None else info.continues
+            self._continues(before, ids, real, info.offset, grows) if info.continues is None else info.continues
         )
         if info.offset:
             known = before.ids if continues and before is not None else np.full((len(ids), info.offset), -1)
@@ -84,12 +84,12 @@ class RunTracker:
         self._last = self._next(before if continues else None, ids, real, info.offset)
         return self._last
 
-    def _continues(self, before: PassPosition, ids: Ints, real: Bools, offset: int) -> bool:
+    def _continues(self, before: PassPosition, ids: Ints, real: Bools, offset: int, grows: bool) -> bool:
         held = before.ids.shape[1]
         if offset:
             return bool(offset == held)
         if not self._causal:
-            grown = self._grows and ids.shape[1] > held
+            grown = grows and ids.shape[1] > held
             if not (grown or (ids.shape == before.ids.shape and np.array_equal(real, before.real))):
                 return False
             committed = before.real & (before.ids != self._mask_id)
