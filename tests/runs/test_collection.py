@@ -66,4 +66,7 @@ def test_a_dated_file_in_a_study(tmp_path: Path) -> None:
     file.write_text(
         "models: [scale:llada]\nconditions: [collection]\ndata: [{ref: questions.jsonl, collection: documents.jsonl}]\n"
     )
-    assert make_plan(read_study(file)).data[0].data.collection is not None  # paths are relative to the study
+    source = read_study(file)
+    assert make_plan(source).data[0].data.collection is not None  # paths are relative to the study
+    assert source.data_ref("timeqa:questions.jsonl") == f"timeqa:{source.path('questions.jsonl')}"
+    assert source.data_ref("scale:changing") == "scale:changing"

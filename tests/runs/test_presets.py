@@ -58,6 +58,8 @@ def test_stress() -> None:
     assert made.conditions == ("noise", "position", "distractor", "layout", "order", "masks")
     assert (made.stress.of("order").shuffles, made.seeds.stress, made.data[0].gold) == (2, 5, "answer")
     assert stress_study(MODELS, DATA, tests=["noise"]).conditions == ("noise",)
+    dated = stress_study(MODELS, DATA, tests=["collection"], collection="c.jsonl")
+    assert [one.collection for one in dated.data] == ["c.jsonl", "c.jsonl"]
 
 
 def test_intervene() -> None:
