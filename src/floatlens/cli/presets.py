@@ -143,7 +143,9 @@ def stress(
     """Measure robustness to noise, position, distractors and order.
 
     The same questions are asked with other documents around the gold one (docs/stress.md). Writes robustness and one
-    accuracy curve per test. Running the same command again continues where it stopped.
+    accuracy curve per test, and the misled rate where the data names wrong answers. By name only: wrong and misleading
+    (data with wrong documents), collection (documents that change). Running the same command again continues where it
+    stopped.
     """
     from floatlens.runs.presets import stress_study
 
