@@ -202,7 +202,7 @@ def collection() -> None:
 
 def noise_real() -> None:
     """Documents that state a wrong answer: 150 scale questions, for which they are made from the gold document, and RGB
-    and RAMDocs, which have them, for a real model, up to 100 questions each."""
+    and RAMDocs, which have them, for a real model, up to 50 questions each."""
     file = RUNS / "noise-real-scale" / "wrong.jsonl"
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +211,7 @@ def noise_real() -> None:
     keep(file.parent / "run", "noise-real-scale")
     if not at_hand("noise-real of SmolLM2", RGB, RAMDOCS):
         return
-    common = ("--data", RGB, "--data", RAMDOCS, "--limit", "100", "--set", "gen_length=24", "--batch", "4")
+    common = ("--data", RGB, "--data", RAMDOCS, "--limit", "50", "--set", "gen_length=24", "--batch", "4")
     run("stress", SMOLLM2, *common, *REAL_NOISE, "--out", RUNS / "noise-real")
     keep(RUNS / "noise-real", "noise-real")
 
