@@ -13,7 +13,10 @@ from floatlens.models.settings import Settings
 from floatlens.models.told import Told
 from shared.published import CHECKPOINTS
 
-CASES = [pytest.param(one, id=name) for name, one in CHECKPOINTS.items() if one.family in FAMILIES]
+SLOW = (pytest.mark.slow, pytest.mark.ci)  # 24,161 tensors
+CASES = [
+    pytest.param(one, id=name, marks=SLOW if name.endswith("-flash") else ()) for name, one in CHECKPOINTS.items()
+]
 
 
 def _plan(checkpoint):
@@ -56,5 +59,21 @@ def test_a_tensor_of_another_shape_or_name_is_noticed():
     assert list(info["missing_keys"]) == ["model.layers.3.mlp.up_proj.weight"]
 
 
-def test_the_number_of_tensors_of_llada():
-    assert len(CHECKPOINTS["GSAI-ML/LLaDA-8B-Instruct"].tensors) == 291
+@pytest.mark.parametrize(
+    ("name", "count"), [("GSAI-ML/LLaDA-8B-Instruct", 291), ("nvidia/Nemotron-Labs-Diffusion-3B", 237)]
+)
+def test_the_published_number_of_tensors(name, count):
+    assert len(CHECKPOINTS[name].tensors) == count
+
+
+def test_every_diffusion_family_is_among_them():
+    covered = {one.family for one in CHECKPOINTS.values()}
+    own = {name for name in FAMILIES if name in FAMILIES.builtin} - {"masked-lm", "causal"}
+    assert own - covered == {"a2d-llama", "a2d-qwen2"}  # as a2d-qwen3, by the same code
+
+
+def test_nemotron_in_its_other_mode():
+    config = CHECKPOINTS["nvidia/Nemotron-Labs-Diffusion-3B"].config
+    settings = Settings(config, "config.json", Told(mode="ar"))
+    plan = plan_checkpoint(FAMILIES["nemotron-diffusion"], settings)
+    assert (plan.kind, plan.shift, plan.config.is_causal) == ("arm", True, True)
