@@ -14,9 +14,7 @@ from floatlens.models.told import Told
 from shared.published import CHECKPOINTS
 
 SLOW = (pytest.mark.slow, pytest.mark.ci)  # 24,161 tensors
-CASES = [
-    pytest.param(one, id=name, marks=SLOW if name.endswith("-flash") else ()) for name, one in CHECKPOINTS.items()
-]
+CASES = [pytest.param(one, id=name, marks=SLOW if name.endswith("-flash") else ()) for name, one in CHECKPOINTS.items()]
 
 
 def _plan(checkpoint):

@@ -14,17 +14,21 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import floatlens as fl
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-NAMES = ("a2d-qwen3-bd3lm", "a2d-llama-bd3lm", "sdar", "fast-dllm-v2")
+NAMES = ("a2d-qwen3-bd3lm", "a2d-llama-bd3lm", "sdar", "fast-dllm-v2", "llada2", "nemotron-diffusion")
 TOLD: dict[str, dict[str, Any]] = {
     "a2d-qwen3-bd3lm": {"attention": "block_causal", "block_size": 8, "mask_id": 150},
     "a2d-llama-bd3lm": {"attention": "block_causal", "block_size": 8, "mask_id": 150},
     "sdar": {},
     "fast-dllm-v2": {"mask_id": 150},
+    "llada2": {"block_size": 8, "mask_id": 150},
+    "nemotron-diffusion": {},
 }
 ENDLESS: dict[str, dict[str, Any]] = {
     "bd3lm": {"eos_token_id": 150},
     "sdar": {"stop_token_ids": []},
     "fast_dllm_v2": {"stop_token": 150},
+    "llada2": {"eos_id": 150, "threshold": 1.0},
+    "nemotron_diffusion": {"eos_token_id": 100},
 }
 """Settings by sampler under which decoding goes on to the end: random weights write EOS early, and never the mask."""
 QUESTION = {

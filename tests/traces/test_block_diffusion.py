@@ -189,11 +189,11 @@ def test_patching_uses_the_pass_that_decides_the_first_token(case: tuple[fl.Lang
 def test_masks_in_the_prompt_are_refused(case: tuple[fl.LanguageModel, fl.Trace]) -> None:
     model, _ = case
     with pytest.raises(fl.FloatlensError, match="prompt 0 holds the mask token at position 2"):
-        fl.decode(model, [5, 6, 150, 7], gen_length=8)
+        fl.decode(model, [5, 6, model.mask_id, 7], gen_length=8)
 
 
 def test_samplers_for_blocks_count_whole_blocks_against_the_context(case: tuple[fl.LanguageModel, fl.Trace]) -> None:
     model, _ = case
-    assert model.max_length == 128
-    with pytest.raises(fl.FloatlensError, match="128"):
-        fl.decode(model, PROMPT, gen_length=120)
+    assert model.max_length in (64, 128)
+    with pytest.raises(fl.FloatlensError, match=f"has {model.max_length}"):
+        fl.decode(model, PROMPT, gen_length=model.max_length - 8)

@@ -132,7 +132,7 @@ def lay_out(
         ids=ids,
         attention_mask=real,
         answer=answer,
-        rows=_rows(model, real, answer),
+        rows=_seeded(settings, _rows(model, real, answer), answer),
         prompt_lengths=tuple(len(prompt) for prompt in prompts),
         starts=tuple(starts),
         max_steps=max(settings.max_steps(int(count)) for count in masks),
@@ -209,6 +209,15 @@ def _place(model: LanguageModel, lines: list[list[int]], left: bool, more: int =
         ids[sample, start : start + len(line)] = torch.tensor(line, dtype=torch.long)
         real[sample, start : start + len(line)] = True
     return ids, real, starts
+
+
+def _seeded(settings: Settings, rows: Tensor, answer: Tensor) -> Tensor:
+    """The deciding rows, with those of columns that a causal pass over what precedes them decides."""
+    if settings.align == "end":
+        first = int(answer.any(dim=0).nonzero()[0])
+        columns = [column for column in range(first, answer.shape[1]) if settings.seeds(column - first)]
+        rows[:, columns] -= 1
+    return rows
 
 
 def _blocks(settings: Settings, answer: Tensor) -> Tensor | None:

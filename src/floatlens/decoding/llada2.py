@@ -107,7 +107,7 @@ def run(model: LanguageModel, canvas: Canvas, settings: Llada2Settings, random: 
             if settings.eos_early_stop:
                 board.end(settled_end(board, settings.eos_id))
         if canvas.target is None and settings.eos_id is not None:
-            board.end(has_any(board.ids, (settings.eos_id,), canvas.answer))
+            board.end(has_any(board.ids, (settings.eos_id,), canvas.answer & board.inside(0, board.stop)))
         if not board.alive.any():
             break
         if board.passes.cached and board.stop < canvas.length:

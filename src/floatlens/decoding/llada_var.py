@@ -7,6 +7,7 @@ Attention is full: what was written changes with every block, so there is no cac
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
@@ -49,6 +50,10 @@ class LladaVarSettings(BlockSettings):
                 f'the sampler "llada_var" is for full attention, and that of {model.ref} is {model.attention}'
             )
 
+    def number_blocks(self, length: int, first: int) -> Tensor:
+        """What the passes over each block add to those before."""
+        return (torch.arange(length) - first).clamp_min(0) // self.block_length
+
     def ends(self, model: LanguageModel, known: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(dict.fromkeys((*known, *self.stop_token_ids)))
 
@@ -65,7 +70,7 @@ class LladaVarSettings(BlockSettings):
 
 def run(model: LanguageModel, canvas: Canvas, settings: LladaVarSettings, random: Generators) -> Iterator[Step]:
     """Yield a step after every pass. A block with n masks is shared among its passes as in the sampler `llada`."""
-    board = BlockBoard(model, canvas, torch.zeros_like(canvas.ids), use_cache=False)
+    board = BlockBoard(model, replace(canvas, blocks=torch.zeros_like(canvas.ids)), use_cache=False)  # all sees all
     size = settings.block_length
     for start in range(canvas.length - settings.gen_length, canvas.length, size):
         board.begin(start + size)

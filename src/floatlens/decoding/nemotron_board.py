@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from floatlens.core.errors import FloatlensError
 from floatlens.decoding.block_settings import MaxNewTokens
 from floatlens.decoding.board import Board, Places, probability_of
 from floatlens.decoding.canvas import Canvas
@@ -50,6 +51,15 @@ class NemotronSettings(MaxNewTokens):
         eos = model.eos_ids[0] if given.eos_token_id is None and model.eos_ids else given.eos_token_id
         return given.model_copy(update={"eos_token_id": eos})
 
+    def masks(self, prompt: int) -> int:
+        if not prompt:
+            raise FloatlensError("a causal context cannot be empty; give at least the BOS token as a prompt")
+        return self.gen_length
+
+    def number_blocks(self, length: int, first: int) -> Tensor:
+        """Causal: a block of its own for each column. Passes over what is being written bring their own numbers."""
+        return torch.arange(length)
+
     def ends(self, model: LanguageModel, known: tuple[int, ...]) -> tuple[int, ...]:
         return known if self.eos_token_id is None else tuple(dict.fromkeys((*known, self.eos_token_id)))
 
@@ -81,7 +91,7 @@ class NemotronBoard(Board):
     def open(self) -> Tensor:
         return super().open() & self.alive[:, None]
 
-    def context(self, stop: int, *, seeds: bool) -> Tensor:
+    def context(self, stop: int, *, seeds: bool, observed: bool = True) -> Tensor:
         """The pass that finishes the columns before `stop`. With `seeds` it is a step, and its last row's logits (alive
         samples, vocabulary) decide column `stop`."""
         if not self._causal:
@@ -90,7 +100,7 @@ class NemotronBoard(Board):
         wanted = torch.zeros(self.ids.shape, dtype=torch.bool)
         if seeds:
             wanted[self.alive, stop - 1] = True
-        observed = seeds or self._cache is not None
+        observed = observed and (seeds or self._cache is not None)
         return self._run(stop, self._numbers[:stop], wanted, keep=True, step=seeds, observed=observed)
 
     def block(self, start: int, stop: int, where: Places) -> Tensor:

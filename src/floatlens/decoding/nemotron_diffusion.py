@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import torch
 from pydantic import Field, model_validator
+from torch import Tensor
 
 from floatlens.decoding.block_board import columns_of
 from floatlens.decoding.board import Places
@@ -41,6 +42,15 @@ class NemotronDiffusionSettings(NemotronSettings):
             raise ValueError("a thinking budget needs causal_context")
         return self
 
+    def seeds(self, offset: int) -> bool:
+        return self.causal_context and offset % self.size == 0
+
+    def number_blocks(self, length: int, first: int) -> Tensor:
+        """Without a causal context the prompt sees all of itself, as does each block."""
+        if self.causal_context:
+            return super().number_blocks(length, first)
+        return (torch.arange(length) - first).div(self.size, rounding_mode="floor").clamp_min(-1) + 1
+
     def max_steps(self, masks: int) -> int:
         return masks + masks // 2 + 1
 
@@ -54,26 +64,32 @@ def run(
     extra = 0
     for start in range(board.start, canvas.length, settings.size):
         stop = min(start + settings.size, canvas.length)
+        inside = columns_of(canvas.length, start, stop)
         if settings.causal_context:
-            yield _seed(board, settings, start, random)
+            yield _settled(board, _seed(board, settings, start, random), settings, inside, stop)
         elif start:
             board.context(start, seeds=False)
             extra = 1
-        inside = columns_of(canvas.length, start, stop)
         while len((where := board.places(inside)).sample):
             token, confidence = board.read(board.block(start, stop, where), where.sample, settings.temperature, random)
             keep = best(confidence, where.sample, torch.ones(len(board.ids), dtype=torch.long))
             if settings.threshold is not None:
                 keep |= confidence >= settings.threshold
             step = board.write(where, token, confidence, keep, stop, 1 + extra)
-            board.alive &= ~settled_eos(board, settings.eos_token_id)
             extra = 0
-            if not board.places(inside).sample.numel() and (stop == canvas.length or not board.alive.any()):
-                board.context(stop, seeds=False)  # as published, also after the last block
-                step = replace(step, passes=step.passes + 1)
-            yield step
+            yield _settled(board, step, settings, inside, stop)
         if not board.alive.any():
             break
+
+
+def _settled(board: NemotronBoard, step: Step, settings: NemotronDiffusionSettings, inside: Tensor, stop: int) -> Step:
+    """End the samples with EOS. After the last block comes, as published, another pass over it, which decides nothing
+    and is counted with the last step."""
+    board.alive &= ~settled_eos(board, settings.eos_token_id)
+    if len(board.places(inside).sample) or (stop < board.canvas.length and board.alive.any()):
+        return step
+    board.context(stop, seeds=False, observed=False)
+    return replace(step, passes=step.passes + 1)
 
 
 def _seed(board: NemotronBoard, settings: NemotronDiffusionSettings, start: int, random: Generators) -> Step:
@@ -82,7 +98,6 @@ def _seed(board: NemotronBoard, settings: NemotronDiffusionSettings, start: int,
     logits = board.noted(where, board.context(start, seeds=True))
     token, confidence = board.read(logits, where.sample, settings.temperature, random)
     step = board.write(where, token, confidence, torch.ones_like(token, dtype=torch.bool), start)
-    step = replace(step, row=torch.full_like(step.row, start - 1))
     budget, end = settings.max_thinking_tokens, settings.end_think_token_id
     if budget is None or end is None or board.canvas.target is not None:
         return step

@@ -28,10 +28,13 @@ class NemotronLinearSpecSettings(NemotronSettings):
 
     def masks(self, prompt: int) -> int:
         """The last block may reach past `gen_length`."""
-        return self.gen_length + self.size - 1
+        return super().masks(prompt) + self.size - 1
+
+    def seeds(self, offset: int) -> bool:
+        return True
 
     def most_written(self) -> int:
-        return self.masks(0)
+        return self.gen_length + self.size - 1
 
     def check_masks(self, masks: Sequence[int]) -> None:
         if len(masks) > 1:
@@ -72,7 +75,7 @@ def _verified(
     accepted = int(agree.long().cumprod(dim=0).sum()) + 1
     step = board.write(where, token, confidence, torch.arange(len(columns)) < accepted, stop)
     board.ids[0, at + 1 + accepted : stop] = board.mask_id
-    return replace(step, row=step.position - 1)
+    return step
 
 
 def _draft(

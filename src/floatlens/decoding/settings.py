@@ -71,6 +71,10 @@ class Settings(BaseModel):
         """The ids that end an answer; `known` are the model's."""
         return known
 
+    def seeds(self, offset: int) -> bool:
+        """Whether the answer's column number `offset` is decided by the row before it, though logits are unshifted."""
+        return False
+
     def kept(self, answer: Tensor) -> Tensor:
         """(batch, length) bool: the columns that count as answer, of those that are written."""
         return answer
