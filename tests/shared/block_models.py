@@ -22,6 +22,8 @@ TOLD: dict[str, dict[str, Any]] = {
     "fast-dllm-v2": {"mask_id": 150},
     "llada2": {"block_size": 8, "mask_id": 150},
     "nemotron-diffusion": {},
+    "nemotron-ar": {"mode": "ar"},
+    "illada": {},
 }
 ENDLESS: dict[str, dict[str, Any]] = {
     "bd3lm": {"eos_token_id": 150},
@@ -47,7 +49,7 @@ def block_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], fl.
     def get(name: str) -> fl.LanguageModel:
         if name not in held:
             folder = tmp_path_factory.mktemp(name) / name
-            shutil.copytree(GOLDEN / f"{name}-tiny", folder)
+            shutil.copytree(GOLDEN / f"{name.replace('-ar', '-diffusion')}-tiny", folder)
             _write_tokenizer(folder)
             held[name] = fl.load(folder, **TOLD[name])
         return held[name]
@@ -59,6 +61,8 @@ def _write_tokenizer(folder: Path) -> None:
     """One word per id: special tokens, signs, then w7 … w159, with the mask in its place."""
     words = ["<unk>", "<s>", "</s>", ".", ",", "?", ":", *(f"w{i}" for i in range(7, 160))]
     words[150] = "<|mask|>"
+    if "illada" in folder.name:  # whose mask token is 5
+        words[5], words[149] = "<[MASK]>", words[5]
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.save(str(folder / "tokenizer.json"))

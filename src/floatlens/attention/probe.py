@@ -70,6 +70,8 @@ class PassState:
     evidence: NDArray[np.bool_] | None
     needed: NDArray[np.bool_] | None = None
     """(query,): rows whose output is needed from the last layer, where not all are."""
+    asked: NDArray[np.bool_] | None = None
+    """(query,): rows whose logits are asked for, where not all are."""
     causal: bool = False
     keep: bool = False
     """Whether a cache holds the keys of this pass afterwards, so later passes continue it."""
@@ -125,12 +127,14 @@ class PassState:
         return np.asarray(rows)
 
     def candidates(self) -> NDArray[np.int64]:
-        """Rows whose logits can decide a token in this pass, as indices into its queries."""
+        """Rows whose logits can decide a token in this pass, as indices into its queries: those of masks, and others
+        whose logits are asked for, as by samplers that replace tokens."""
+        asked = np.zeros(self.queries, dtype=bool) if self.asked is None else self.asked
         if not self.masked.any():
-            return np.unique(self.last_rows)
+            return np.union1d(self.last_rows, np.flatnonzero(asked))
         rows = np.flatnonzero(self.masked.any(0))
         if not self.shift:
-            return rows
+            return np.union1d(rows, np.flatnonzero(asked))
         # a mask in the first position has no row before it and is decided by its own
         first = np.argmax(self.real, axis=1)
         own = first[self.masked[np.arange(len(first)), first]]

@@ -143,6 +143,7 @@ class Recorder:
             evidence=evidence,
             needed=None if info.needed is None else info.needed.cpu().numpy(),
             causal=model.kind == "arm",
+            asked=None if info.asked is None else info.asked.cpu().numpy(),
             keep=info.keep,
             is_step=info.step,
             blocks=None if info.visible is None else info.visible.numbers(),

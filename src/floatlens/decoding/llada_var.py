@@ -7,7 +7,6 @@ Attention is full: what was written changes with every block, so there is no cac
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
@@ -70,7 +69,7 @@ class LladaVarSettings(BlockSettings):
 
 def run(model: LanguageModel, canvas: Canvas, settings: LladaVarSettings, random: Generators) -> Iterator[Step]:
     """Yield a step after every pass. A block with n masks is shared among its passes as in the sampler `llada`."""
-    board = BlockBoard(model, replace(canvas, blocks=torch.zeros_like(canvas.ids)), use_cache=False)  # all sees all
+    board = BlockBoard(model, canvas, torch.zeros_like(canvas.ids), use_cache=False)  # all sees all
     size = settings.block_length
     for start in range(canvas.length - settings.gen_length, canvas.length, size):
         board.begin(start + size)

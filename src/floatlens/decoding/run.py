@@ -94,8 +94,9 @@ def decode(
     return finish(model, canvas, list(_run(model, canvas)))
 
 
-def finish(model: LanguageModel, canvas: Canvas, steps: Sequence[Step]) -> Decoded:
-    """The batch after all its steps."""
+def finish(model: LanguageModel, canvas: Canvas, steps: Sequence[Step], *, whole: bool = False) -> Decoded:
+    """The batch after all its steps. `whole` keeps every column that a pass has seen, also those that are cut off
+    behind the end of the answer."""
     sequence = canvas.ids.clone()
     for step in steps:
         sequence[step.sample, step.position] = step.token
@@ -103,7 +104,9 @@ def finish(model: LanguageModel, canvas: Canvas, steps: Sequence[Step]) -> Decod
     if model.kind == "arm":  # all samples may have ended early: columns nobody reached do not exist
         sequence = sequence[:, :written]
     else:
-        sequence = sequence[:, : canvas.settings.columns(sequence, canvas.answer, written)]
+        columns = canvas.settings.columns(sequence, canvas.answer, written)
+        seen = max(step.sequence.shape[1] for step in steps) if whole else 0
+        sequence = sequence[:, : max(columns, seen)]
     return Decoded(sequence, tuple(steps), sum(step.passes for step in steps), canvas)
 
 

@@ -52,6 +52,8 @@ class Pass:
     """Whether a cache holds this pass's keys afterwards."""
     step: bool = True
     """Whether the pass is a step of decoding; one that only fills the cache is not."""
+    asked: Tensor | None = None
+    """(query,) bool: rows whose logits are asked for; None where all are."""
     continues: bool | None = None
     """Whether the pass belongs to the same decoding run as the last one; None where the caller does not say."""
 
@@ -205,7 +207,8 @@ class LanguageModel:
         if visible is not None:
             inputs["attention_mask"] = None if self.describes_masks else visible.dense()
         needed, head = self._needed(logits_at), None if logits_at is None else self._output
-        info = Pass(ids, mask, offset, needed, visible, keep and cache is not None, step, continues)
+        asked = logits_at.any(0) if logits_at is not None and logits_at.ndim == 2 else None
+        info = Pass(ids, mask, offset, needed, visible, keep and cache is not None, step, asked, continues)
         try:
             with self._announce(info, observed), chosen_rows(head, logits_at), short_tail(self._last_layer, needed):
                 logits: Tensor = self.module(**inputs).logits

@@ -93,7 +93,7 @@ def trace(
         for step in decode_steps(model, built.ids, **decoding):
             recorder.commit(step)
             steps.append(step)
-    made = _dataset(model, built, finish(model, canvas, steps), recorder, heads)
+    made = _dataset(model, built, finish(model, canvas, steps, whole=True), recorder, heads)
     return Trace(made if data_set is None else made.assign_attrs(data_set=data_set))
 
 
