@@ -20,6 +20,8 @@ TOLD: dict[str, dict[str, Any]] = {
     "a2d-llama-bd3lm": {"attention": "block_causal", "block_size": 8, "mask_id": 150},
     "sdar": {},
     "fast-dllm-v2": {"mask_id": 150},
+}
+MORE: dict[str, dict[str, Any]] = {
     "llada2": {"block_size": 8, "mask_id": 150},
     "nemotron-diffusion": {},
     "nemotron-ar": {"mode": "ar"},
@@ -51,7 +53,7 @@ def block_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], fl.
             folder = tmp_path_factory.mktemp(name) / name
             shutil.copytree(GOLDEN / f"{name.replace('-ar', '-diffusion')}-tiny", folder)
             _write_tokenizer(folder)
-            held[name] = fl.load(folder, **TOLD[name])
+            held[name] = fl.load(folder, **(TOLD | MORE)[name])
         return held[name]
 
     return get
