@@ -14,6 +14,7 @@ import floatlens as fl
 from floatlens import Select
 from floatlens.analysis import ANALYSES, analyse
 from floatlens.analysis.anchors import columns_of, head_mean
+from floatlens.attention.softmax import Workspace
 from floatlens.edits import AblateHeads, DropAnchors, FreezeLayers, PinAnchors, SinkToken
 from floatlens.plots import FIGURES, describe_figures
 from floatlens.probes import PROBES, QK, Matrix
@@ -147,6 +148,17 @@ def test_edits_change_attention_and_no_row_sees_a_later_block(
             for use in (True, False)
         ]
     assert ids[0] == ids[1]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_edits_do_not_depend_on_how_rows_are_divided(edit: str, block_model: Load) -> None:
+    """A block of rows may end before the keys that an edit has chosen."""
+    model = block_model("sdar")
+    found = []
+    for rows in (256, 4):
+        with fl.edit(model, EDITS[edit](), workspace=Workspace(rows=rows)):
+            found.append(fl.decode(model, PROMPT, **endless(model) | {"gen_length": 8}).sequence.tolist())
+    assert found[0] == found[1]
 
 
 def test_an_edit_of_strength_0_changes_no_token(case: tuple[fl.LanguageModel, fl.Trace]) -> None:

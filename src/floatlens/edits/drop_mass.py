@@ -123,9 +123,13 @@ class DropMass(DropControl):
         kept = plan.kept[rows.site.batch][:, mine].unsqueeze(2).expand_as(at)
         if within is not None:
             kept = torch.where(within, kept, 1.0)
-        had = values.gather(-1, at)
+        unseen = rows.site.layer.key.shape[2] - values.shape[-1]  # chosen keys may lie past the last that rows here see
+        wide = torch.nn.functional.pad(values, (0, unseen), value=HIDDEN) if unseen else values
+        had = wide.gather(-1, at)
         kept = torch.where(had > HIDDEN / 2, kept, 1.0)
-        values.scatter_(-1, at, (had + kept.log()).clamp_(min=HIDDEN))
+        wide.scatter_(-1, at, (had + kept.log()).clamp_(min=HIDDEN))
+        if unseen:
+            values.copy_(wide[..., : values.shape[-1]])
         self._removed.append((rows, torch.where(kept < 1, had, -torch.inf), kept))
 
     def totals(self, site: Site, totals: Tensor) -> None:
