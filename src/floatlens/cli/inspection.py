@@ -37,7 +37,10 @@ class ToldOptions:
     block_size: Annotated[int | None, option("Positions per block of block-causal attention.", min=1)] = None
     mask_id: Annotated[int | None, option("Id of the mask token.", min=0)] = None
     model_mode: Annotated[
-        str | None, option("ar or diffusion, for weights that run in both ways.", metavar="NAME", default="diffusion")
+        str | None,
+        option(
+            "ar or diffusion, for weights that run in both ways.", "--model-mode", metavar="NAME", default="diffusion"
+        ),
     ] = None
 
     def read(self) -> Told:
