@@ -4,11 +4,13 @@ from .adaptation import adapt as adapt
 from .analysis import Anchors as Anchors
 from .analysis import Estimate as Estimate
 from .analysis import Estimates as Estimates
+from .analysis import Evolution as Evolution
 from .analysis import Result as Result
 from .analysis import absorption as absorption
 from .analysis import analyse as analyse
 from .analysis import anchors as anchors
 from .analysis import drift as drift
+from .analysis import evolution as evolution
 from .analysis import extremes as extremes
 from .analysis import flow as flow
 from .analysis import lens as lens
@@ -40,6 +42,7 @@ from .plots import plot_anchors as plot_anchors
 from .plots import plot_collection as plot_collection
 from .plots import plot_drift as plot_drift
 from .plots import plot_edits as plot_edits
+from .plots import plot_evolution as plot_evolution
 from .plots import plot_extremes as plot_extremes
 from .plots import plot_flow as plot_flow
 from .plots import plot_gains as plot_gains

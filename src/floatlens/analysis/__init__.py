@@ -13,6 +13,7 @@ from floatlens.analysis.anchor_map import AnchorMap, anchor_map
 from floatlens.analysis.anchors import Anchors, anchors
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.drift import drift
+from floatlens.analysis.evolution import Evolution, evolution
 from floatlens.analysis.extremes import extremes
 from floatlens.analysis.flow import flow, token_rollout
 from floatlens.analysis.intervals import Estimate
@@ -33,6 +34,7 @@ __all__ = [
     "Anchors",
     "Estimate",
     "Estimates",
+    "Evolution",
     "Group",
     "QKMaps",
     "Result",
@@ -46,6 +48,7 @@ __all__ = [
     "anchors",
     "as_rule",
     "drift",
+    "evolution",
     "extremes",
     "flow",
     "lens",

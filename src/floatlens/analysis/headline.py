@@ -75,11 +75,11 @@ def headline(
     patching: pd.DataFrame | None = None,
 ) -> list[HeadlineRow]:
     """The headline numbers of these results, answers and patched questions; each row has its models in the order of
-    `models`. Controls have none.
+    `models`. Controls have none, and of a training course only the last snapshot has any.
 
     Example: `[(row.title, row.cell("scale:llada")) for row in headline(fl.analyse("runs/a", ["drift", "absorption"]))]`
     """
-    results = {name: result.without_controls() for name, result in results.items()}
+    results = {name: result.without_controls().last_steps() for name, result in results.items()}
     rows = [*_attention(results), *_flow(results)]
     if answers is not None and not answers.empty:
         rows += [*_gains(answers), *_robustness(answers), *_effects(answers)]

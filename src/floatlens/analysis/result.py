@@ -17,10 +17,12 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from floatlens.analysis.courses import Course, training_coords, with_training
 from floatlens.analysis.description import Words
 from floatlens.analysis.intervals import Estimate, by_question, estimate
 from floatlens.analysis.kernels import Floats, nanmean
 from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.models.course import earlier
 
 __all__ = ["NUMBERS", "Estimates", "Group", "Result", "Summary", "labelled", "no_summary", "numbers_last"]
 
@@ -33,7 +35,8 @@ class Estimates:
     """`mean`, `std`, `low`, `high` (a 95 % interval) and `n` (questions) as arrays of one shape.
 
     The first dim is `model`; where groups are finer than models it is `group`, with model and condition as coordinates.
-    Layers, heads or regions that only some models have are NaN in the others. `data` holds all five as a dataset.
+    Snapshots of a training course also have the coordinates `course` and `training_step`. Layers, heads or regions that
+    only some models have are NaN in the others. `data` holds all five as a dataset.
 
     `float(…)` is the mean of a single number.
 
@@ -125,10 +128,13 @@ class Group:
 
     @property
     def control(self) -> Mapping[str, Any] | None:
-        """Set where the model is a control, such as one with shuffled weights: the model it is a control `of`, its
-        `kind` and its `seed`."""
-        found: Mapping[str, Any] | None = self.facts.get("control")
-        return found
+        """For a control, such as one with shuffled weights: the model it is a control `of`, its `kind` and `seed`."""
+        return self.facts.get("control")
+
+    @property
+    def course(self) -> Course | None:
+        """Set where the model is a snapshot of a training course: its `name`, and `step`, `tokens` and `origin`."""
+        return self.facts.get("course")
 
     @property
     def traces(self) -> int:
@@ -244,6 +250,17 @@ class Result:
         return self if len(own) == len(self.groups) else replace(self, groups=own)
 
     @property
+    def courses(self) -> dict[str, Course | None]:
+        """The course of every model, None for one that is no snapshot."""
+        return {group.model: group.course for group in self.groups}
+
+    def last_steps(self) -> Result:
+        """The same without the snapshots before the last of each training course: a course counts as one model."""
+        passed = earlier(self.courses)
+        kept = tuple(group for group in self.groups if group.model not in passed)
+        return replace(self, groups=kept) if passed else self
+
+    @property
     def n(self) -> int:
         """How many questions there are in all groups; one that several models were asked counts once."""
         return len({question for group in self.groups for question in group.questions})
@@ -293,7 +310,10 @@ class Result:
         held = [group for group in self.groups if variable in group.samples]
         for group in [] if held else self.groups[:1]:
             group.values(variable)  # says which variables there are
-        return labelled(variable, [(group.keys, group.samples[variable], group.estimate(variable)) for group in held])
+        found = labelled(variable, [(group.keys, group.samples[variable], group.estimate(variable)) for group in held])
+        first = found.mean.dims[0]
+        training = training_coords([group.course for group in held])
+        return replace(found, data=found.data.assign_coords({key: (first, v) for key, v in training.items()}))
 
     def __getattr__(self, name: str) -> Estimates:
         if name.startswith("_") or not any(name in group.samples for group in self.__dict__.get("groups", ())):
@@ -306,13 +326,14 @@ class Result:
 
     @cached_property
     def data(self) -> xr.Dataset:
-        """All samples along one dimension `sample`, with model, question and data set as its coordinates. Layers, heads
-        or regions that only some groups have are NaN in the others. Variables with steps are left out where there are
-        several traces."""
-        held = []
-        for group in self.groups:
+        """All samples along one dimension `sample`, with model, question and data set as its coordinates, and for
+        snapshots of a course also course and training_step. Layers, heads or regions that only some groups have are NaN
+        in the others. Variables with steps are left out where there are several traces."""
+        held, training = [], training_coords([group.course for group in self.groups])
+        for place, group in enumerate(self.groups):
             about = {"question": list(group.questions), "data_set": list(group.data_sets)}
             about |= {key: [value] * group.traces for key, value in group.keys.items()}
+            about |= {key: [values[place]] * group.traces for key, values in training.items()}
             own = group.samples if len(self.groups) == 1 else group.samples.drop_dims("step", errors="ignore")
             held.append(own.assign_coords({key: ("sample", values) for key, values in about.items()}))
         return xr.concat(held, dim="sample", join="outer", data_vars="all")
@@ -348,7 +369,7 @@ class Result:
     def _frame(self) -> pd.DataFrame:
         frames = [_rows(group, str(name)) for group in self.groups for name in group.samples.data_vars]
         frames += [_summary_row(group, one) for group, one in self.summary]
-        made = numbers_last(pd.concat(frames, ignore_index=True))
+        made = numbers_last(with_training(pd.concat(frames, ignore_index=True), self.courses))
         made.attrs["provenance"] = json.dumps(self.provenance)
         return made
 

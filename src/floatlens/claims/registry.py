@@ -14,6 +14,7 @@ from floatlens.analysis.registry import with_rule
 from floatlens.analysis.sources import Traces, each_trace, has_traces
 from floatlens.claims.claim import ANSWERS, Claim, ClaimRule, with_holm
 from floatlens.core.registry import Registry
+from floatlens.models.course import earlier
 from floatlens.records.store import is_run, open_answers, read_manifest
 from floatlens.traces import Trace
 
@@ -91,13 +92,23 @@ def answer_claims(answers: pd.DataFrame) -> list[Claim]:
 
 
 def _judged(given: Mapping[str, Any]) -> list[Claim]:
-    """Every claim whose needs are among what is given."""
+    """Every claim whose needs are among what is given. Snapshots of one training course are not models of their own:
+    the last one stands for the model."""
+    last = {name: one.last_steps() if isinstance(one, Result) else _last_steps(one) for name, one in given.items()}
     return [
         found
         for one in CLAIMS.values()
-        if all(name in given for name in one.needs)
-        for found in one(*(given[name] for name in one.needs))
+        if all(name in last for name in one.needs)
+        for found in one(*(last[name] for name in one.needs))
     ]
+
+
+def _last_steps(answers: pd.DataFrame) -> pd.DataFrame:
+    """Answers without those of snapshots before the last of their course."""
+    steps = answers.dropna(subset="course").drop_duplicates("model")
+    found = zip(steps["model"], steps["course"], steps["training_step"], strict=True)
+    passed = earlier({model: {"name": name, "step": int(step)} for model, name, step in found})
+    return answers[~answers["model"].isin(passed)] if passed else answers
 
 
 def _needed(run: Traces, skipped: dict[str, str]) -> list[str]:

@@ -24,6 +24,8 @@ from floatlens.models.visibility import Visibility, causal_blocks, position_bloc
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+    from floatlens.models.course import Course
+
 __all__ = ["Attention", "Kind", "LanguageModel", "Pass", "PassObserver"]
 
 Kind = Literal["arm", "mdm"]
@@ -76,7 +78,7 @@ class LanguageModel:
     sees its block of `block_size` positions and all blocks before), or "block": causal, but what is being written is
     bidirectional in itself; it follows from `kind` unless given.
     `control` is set on a model that serves as a control of another (see `shuffled`): `of` is that model's reference,
-    `kind` and `seed` say how it was made.
+    `kind` and `seed` say how it was made. `course` is set on a snapshot of a training course; its traces carry it.
 
     Example: `fl.load("scale:llada").forward(torch.tensor([[5, 7, 9]])).shape  # (batch, position, vocabulary)`
     """
@@ -100,6 +102,7 @@ class LanguageModel:
     control: Mapping[str, Any] | None = None
     sampler: str | None = None
     """The sampler that `decode` takes unless told otherwise; None: the one that goes with `kind` and `shift`."""
+    course: Course | None = None
     observers: list[PassObserver] = field(default_factory=list)
     whole_rows: bool = False
     """The last layer computes all rows, also those whose logits nobody asks for; set while its output is observed."""

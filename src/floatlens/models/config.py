@@ -9,15 +9,12 @@ from pydantic import Field, model_validator
 from floatlens.core.config import Config
 from floatlens.models.told import Told
 
-__all__ = ["ModelConfig"]
+__all__ = ["ModelConfig", "Placement"]
 
 
-class ModelConfig(Config):
-    """Arguments of `floatlens.load`. Example: `ModelConfig(ref="scale:llada", dtype="float32")`"""
+class Placement(Config):
+    """In which precision weights are loaded, and to which device."""
 
-    ref: str = Field(min_length=1, description="hub id, local folder, .gguf file or registered name")
-    family: str | None = None
-    revision: str | None = None
     dtype: str | None = None
     device: str | None = None
     device_map: str | dict[str, int | str] | None = Field(
@@ -40,3 +37,11 @@ class ModelConfig(Config):
         if self.device is not None and self.device_map is not None:
             raise ValueError("give device or device_map, not both")
         return self
+
+
+class ModelConfig(Placement):
+    """Arguments of `floatlens.load`. Example: `ModelConfig(ref="scale:llada", dtype="float32")`"""
+
+    ref: str = Field(min_length=1, description="hub id, local folder, .gguf file or registered name")
+    family: str | None = None
+    revision: str | None = None

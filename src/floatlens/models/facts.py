@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from floatlens.models.base import Attention, Kind
+    from floatlens.models.course import Course
     from floatlens.models.plan import Family
 
 __all__ = ["Facts", "look", "tokenizer_of"]
@@ -56,6 +57,8 @@ class Facts:
     sampler: str | None = None
     control: Mapping[str, Any] | None = None
     """For a control of another model, as in `LanguageModel.control`."""
+    course: Course | None = None
+    """For a snapshot of a course: where in its training it is."""
 
 
 def look(

@@ -7,6 +7,7 @@ from .description import Figure as Figure
 from .description import Heat as Heat
 from .description import Panel as Panel
 from .description import Series as Series
+from .evolution import plot_evolution as plot_evolution
 from .flow import plot_flow as plot_flow
 from .flow import plot_gold_lift as plot_gold_lift
 from .layers import plot_absorption as plot_absorption

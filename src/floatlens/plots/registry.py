@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, NamedTuple
 
+from floatlens.analysis.result import Result
 from floatlens.core.registry import Registry
 from floatlens.plots.description import Figure
 
@@ -29,13 +30,15 @@ class FigureType:
     """A kind of figure: the analyses (or answer statistics) it needs, and a function from these to its description.
 
     The function may return several figures by what sets them apart. `section` is where the report shows it, the first
-    need unless given; `on_page` says whether it does.
+    need unless given; `on_page` says whether it does. Results have the last snapshot of each training course only, as
+    one model of its own, unless the figure is for `every_step`.
     """
 
     needs: tuple[str, ...]
     describe: Callable[[Data], Figure | dict[str, Figure]]
     section: str | None = None
     on_page: bool = True
+    every_step: bool = False
 
     @property
     def home(self) -> str:
@@ -55,6 +58,7 @@ FIGURES: Registry[FigureType] = Registry(
     "floatlens.figures",
     {
         "summary": "floatlens.plots.layers:SUMMARY",
+        "evolution": "floatlens.plots.evolution:EVOLUTION",
         "drift": "floatlens.plots.layers:DRIFT",
         "absorption": "floatlens.plots.layers:ABSORPTION",
         "qk": "floatlens.plots.layers:QK",
@@ -85,13 +89,14 @@ def describe_figures(data: Data, wanted: Iterable[str] | None = None) -> Describ
     Example: `describe_figures({"drift": fl.drift(trace)}, ["drift"]).figures["drift"]`
     """
     found = Described({}, {})
+    last = {name: one.last_steps() if isinstance(one, Result) else one for name, one in data.items()}
     for name in FIGURES if wanted is None else wanted:
         kind = FIGURES[name]
         missing = [one for one in kind.needs if _empty(data.get(one))]
         if missing:
             found.skipped[name] = f"no result of {', '.join(missing)}"
             continue
-        made = kind.describe(data)
+        made = kind.describe(data if kind.every_step else last)
         for key, figure in (made if isinstance(made, dict) else {"": made}).items():
             found.figures[file_name(name, key, found.figures)] = figure
     return found

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "PATCHING_COLUMNS", "answers_frame", "condition_order", "patching_frame"]
 
 COLUMNS = (
-    *("model", "model_kind", "data", "index", "id", "condition", "kind"),
+    *("model", "model_kind", "course", "training_step", "data", "index", "id", "condition", "kind"),
     *("prediction", "accuracy", "f1", "exact_match", "parts", "misled"),
     *("decided_at", "kl", "earliest_step", "moved_share"),
     *("measured", "moved", "prompt", "snapshot"),
@@ -31,7 +31,8 @@ _KINDS = ("closed", "rag", "stress", "edit", "patch")
 def answers_frame(records: Iterable[Record], models: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """One row per answered question, with the columns `COLUMNS`; `models` are those of the manifest, in order.
 
-    `model_kind` is "arm" or "mdm", `condition` the Condition object, `kind` its kind. Rows are ordered by model, data,
+    `model_kind` is "arm" or "mdm", `condition` the Condition object, `kind` its kind. `course` and `training_step` are
+    None for a model that is no snapshot of a course. Rows are ordered by model, data,
     condition and question, whatever the order in which they were answered.
 
     Example: `answers_frame(read_records(folder), read_manifest(folder)["models"]).groupby("kind").accuracy.mean()`
@@ -89,5 +90,12 @@ def condition_order(condition: Condition) -> tuple[Any, ...]:
 
 
 def _row(record: Record, model_kind: str) -> dict[str, Any]:
-    found = {name: getattr(record, name) for name in COLUMNS if name not in ("model_kind", "kind")}
-    return found | {"model_kind": model_kind, "kind": record.condition.kind}
+    made: dict[str, Any] = {
+        "model_kind": model_kind,
+        "kind": record.condition.kind,
+        "course": None,
+        "training_step": None,
+    }
+    if record.course is not None:
+        made |= {"course": record.course.name, "training_step": record.course.step}
+    return {name: getattr(record, name) for name in COLUMNS if name not in made} | made

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from floatlens.models.course import Course
 from floatlens.prompts import EvidenceKind
 from floatlens.records.condition import Condition, PatchedKeys, PatchedStates
 
@@ -84,6 +85,8 @@ class Record(BaseModel):
 
     what: What
     model: str
+    course: Course | None = None
+    """Where the model is in its training, for a snapshot of a course."""
     data: str
     condition: Condition
     id: str

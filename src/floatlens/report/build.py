@@ -16,13 +16,14 @@ from floatlens.plots.description import Look
 from floatlens.plots.style import looks_of, shared_looks
 from floatlens.report.answer_sections import answer_sections
 from floatlens.report.codec import as_json, deflated
+from floatlens.report.evolution_section import evolution_sections
 from floatlens.report.explorer import LARGEST, explorer_data
 from floatlens.report.findings import claim_rows, headline_rows, models
 from floatlens.report.inputs import Inputs
 from floatlens.report.patching_section import patching_sections
 from floatlens.report.render import report_page
 from floatlens.report.sections import sections
-from floatlens.report.subjects import names_of
+from floatlens.report.subjects import names_of, subjects_of
 
 __all__ = ["LARGEST", "Made", "report"]
 
@@ -56,7 +57,7 @@ def report(
         raise FloatlensError("nothing to report: no traces and no answers in the runs given")
     style = looks_of(_kinds(inputs))
     data, blobs = _page_data(inputs, style)
-    traces = [one for one in inputs.traces if not one.is_control]
+    traces = subjects_of(inputs.traces)
     page = _fitted(
         data, blobs, lambda room: explorer_data(traces, examples, rule or DEFAULT_RULE, room, style), largest
     )
@@ -69,11 +70,12 @@ def report(
 
 
 def _kinds(inputs: Inputs) -> dict[str, str]:
-    """Every model by the name it has in the report, and its kind; controls are not among the models."""
+    """Every model by the name it has in the report, and its kind; controls are not among the models, and of a training
+    course only the last snapshot is, unless others answered too."""
     names = names_of(inputs.traces)
-    found = {names[one.subject]: str(one.model["kind"]) for one in inputs.traces if not one.is_control}
+    found = {names[one.subject]: str(one.model["kind"]) for one in subjects_of(inputs.traces)}
     for result in inputs.results.values():
-        own = result.without_controls()
+        own = result.without_controls().last_steps()
         found |= {group.model: str(group.facts["kind"]) for group in own if group.model not in found}
     for run in inputs.answers:
         found |= {ref: str(facts["kind"]) for ref, facts in run.models.items() if ref not in found}
@@ -83,7 +85,12 @@ def _kinds(inputs: Inputs) -> dict[str, str]:
 def _page_data(inputs: Inputs, style: Mapping[str, Look]) -> tuple[dict[str, Any], dict[str, str]]:
     """What the page shows, and its tables packed, by name."""
     with shared_looks(style):
-        parts = [*sections(inputs.results), *answer_sections(inputs.answers), *patching_sections(inputs.answers)]
+        parts = [
+            *evolution_sections(inputs.results),
+            *sections(inputs.results),
+            *answer_sections(inputs.answers),
+            *patching_sections(inputs.answers),
+        ]
     blobs = {f"table-{t['id']}": deflated(as_json(t.pop("table")).encode()) for part in parts for t in part["tables"]}
     skipped = [(name.replace("_", " ") if name in ANALYSES else name, why) for name, why in inputs.skipped.items()]
     patched = sum(run.patched() for run in inputs.answers)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from floatlens.analysis import ANALYSES, Group, Result, as_rule
 from floatlens.plots.plotly_renderer import as_data
 from floatlens.plots.registry import FIGURES, describe_figures
@@ -83,7 +81,7 @@ def table(frame: pd.DataFrame) -> dict[str, Any]:
     columns, numeric = [], []
     for name in frame.columns:
         column = frame[name]
-        kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else "O"
+        kind = getattr(column.dtype, "kind", "O")  # whole numbers of which some are missing have a type of pandas
         numeric.append(kind in "iuf")
         column = column.map(str) if kind == "b" else column
         missing = column.isna().tolist()

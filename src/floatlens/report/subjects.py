@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.analysis.flow import documents_of, gold_of
+from floatlens.models.course import earlier
 from floatlens.plots.description import Look
 from floatlens.plots.style import looks_of
 from floatlens.traces import Trace, open_trace
 from floatlens.traces.schema import ALWAYS
 
-__all__ = ["Choice", "Seen", "choose", "look", "names_of", "opened"]
+__all__ = ["Choice", "Seen", "choose", "look", "names_of", "opened", "subjects_of"]
 
 Key = tuple[Any, ...]
 _LONGEST = 300  # characters of a question or a title; the whole of it is in the tokens
@@ -40,6 +41,12 @@ class Seen:
         """Whether the model is a control of another, such as one with shuffled weights."""
         return self.model.get("control") is not None
 
+    @property
+    def course(self) -> Mapping[str, Any] | None:
+        """Name, step, tokens and origin of a model that is a snapshot of a training course."""
+        found: Mapping[str, Any] | None = self.model.get("course")
+        return found
+
     def open(self) -> Trace:
         return self.source if isinstance(self.source, Trace) else opened(open_trace(self.source))
 
@@ -56,6 +63,13 @@ class Choice:
     examples: list[dict[str, Any]]
     shown: dict[tuple[int, int], Seen]
     left_out: int
+
+
+def subjects_of(seen: Sequence[Seen]) -> list[Seen]:
+    """The traces of the models that a report is about: no controls, and of a training course the last snapshot."""
+    own = [one for one in seen if not one.is_control]
+    passed = earlier({one.model["ref"]: one.course for one in own})
+    return [one for one in own if one.model["ref"] not in passed]
 
 
 def opened(trace: Trace) -> Trace:

@@ -20,6 +20,7 @@ from floatlens.models.config import ModelConfig
 from floatlens.models.facts import Facts, look
 from floatlens.models.shuffling import control_facts
 from floatlens.prompts import load_template
+from floatlens.runs.courses import Given, check_course, given_models
 from floatlens.traces.config import CaptureConfig
 from floatlens.traces.tracing import DEFAULT_PROBES
 
@@ -66,6 +67,17 @@ class PlannedModel:
         """The reference of the model that this is a control of; its own for a model."""
         return self.ref if self.facts.control is None else str(self.facts.control["of"])
 
+    @property
+    def course(self) -> Mapping[str, Any] | None:
+        """Name, step, tokens and origin for a snapshot of a course."""
+        return None if self.facts.course is None else self.facts.course.to_dict()
+
+    def named(self, model: LanguageModel) -> LanguageModel:
+        """The loaded model under its name in this run, with its place in a course."""
+        if self.facts.course is None:
+            return model
+        return replace(model, ref=self.ref, course=self.facts.course, control=self.facts.control)
+
     def controls(self, number: int) -> tuple[PlannedModel, ...]:
         """So many copies with shuffled weights, with the seeds 0, 1, …"""
         facts = (replace(self.facts, **control_facts(self.ref, seed)) for seed in range(number))
@@ -84,17 +96,19 @@ def plan_models(source: Source, *, forced: bool, say: Say) -> tuple[PlannedModel
         load_template(prompt.template)
     common = {**study.decoding.settings, "seed": study.seeds.decoding}
     base = AskConfig(prompt=prompt, first_line=study.first_line)
-    pairs = [_looked(source, number) for number in range(len(study.models))]
+    given_all = given_models(source)
+    pairs = _looked(source, given_all)
     with source.at("decoding"):
         asks = decide_decoding(pairs, _with(base, study.decoding.sampler, common), say)
     planned = []
-    for number, (given, pair) in enumerate(zip(study.models, pairs, strict=True)):
-        if given.decoding.sampler is not None or given.decoding.settings:
-            with source.at("models", number, "decoding"):
-                (asks[number],) = decide_decoding([pair], _own(given.decoding, asks[number], common), say)
+    for number, (given, pair) in enumerate(zip(given_all, pairs, strict=True)):
+        own_decoding = given.model.decoding
+        if own_decoding.sampler is not None or own_decoding.settings:
+            with source.at("models", given.number, "decoding"):
+                (asks[number],) = decide_decoding([pair], _own(own_decoding, asks[number], common), say)
         with source.at("traces", "layers"):
             capture = _capture(study, pair[1])
-        own = {**study.decoding.settings, **given.decoding.settings}
+        own = {**study.decoding.settings, **own_decoding.settings}
         planned.append(PlannedModel(*pair, asks[number], capture, _forced(asks[number], own) if forced else {}))
     return tuple(planned)
 
@@ -143,16 +157,20 @@ def _check_seeds(source: Source) -> None:
             raise source.error("the seed of samplers goes into seeds.decoding", *where)
 
 
-def _looked(source: Source, number: int) -> tuple[ModelConfig, Facts]:
-    given = source.study.models[number]
-    ref = source.model_ref(given.ref)
-    with source.at("models", number):
-        facts = look(ref, family=given.family, revision=given.revision, told=given.told)
-        if facts.tokenizer is None:
-            raise FloatlensError(f"{facts.ref} has no tokenizer, so it cannot be given questions")
-        if any(source.model_ref(other.ref) == ref for other in source.study.models[:number]):
-            raise FloatlensError(f"{facts.ref} is given twice; give every model once")
-    return ModelConfig.model_validate(given.model_dump(exclude={"decoding"}) | {"ref": ref}), facts
+def _looked(source: Source, models: Sequence[Given]) -> list[tuple[ModelConfig, Facts]]:
+    """How each model is loaded, and what is known of it."""
+    found: list[tuple[ModelConfig, Facts]] = []
+    for one in models:
+        given = one.model
+        with source.at("models", one.number):
+            facts = look(one.ref, family=given.family, revision=given.revision, told=given.told)
+            if facts.tokenizer is None:
+                raise FloatlensError(f"{facts.ref} has no tokenizer, so it cannot be given questions")
+            facts = replace(facts, ref=one.name, course=one.course)
+            check_course(facts, [other for _, other in found])
+        config = given.model_dump(include=set(ModelConfig.model_fields)) | {"ref": one.ref}
+        found.append((ModelConfig.model_validate(config), facts))
+    return found
 
 
 def _sampler(facts: Facts, name: str | None, everyone: Sequence[Facts]) -> Sampler:

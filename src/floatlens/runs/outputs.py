@@ -17,7 +17,9 @@ from floatlens.analysis import ANALYSES, Result, analyse
 from floatlens.analysis.anchors import anchors
 from floatlens.analysis.collection import collection_agreement, collection_rates, of_collection
 from floatlens.analysis.conditions import edited
+from floatlens.analysis.courses import with_training
 from floatlens.analysis.effects import METRICS, edit_effects, effects_table, measured, moved
+from floatlens.analysis.evolution import evolution_frame
 from floatlens.analysis.patching import patching_tables, without_effect
 from floatlens.analysis.qk import qk_maps
 from floatlens.analysis.registry import forget_optional, with_rule
@@ -28,6 +30,7 @@ from floatlens.analysis.stress import agreement, curves, curves_frame, misled_cu
 from floatlens.claims import Claim, claims, claims_frame, with_holm
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import write_atomically
+from floatlens.models.course import earlier
 from floatlens.records.store import open_answers, open_patching
 from floatlens.traces import Trace, open_trace
 
@@ -68,6 +71,8 @@ class Findings:
     files: list[Path] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     report: Path | None = None
+    courses: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    """The training course of each model that answered, for the tables."""
     unchanged: bool = False
     """Nothing has changed since the files were written, so they were left as they are."""
 
@@ -82,7 +87,7 @@ class Findings:
 def publish_answers(folder: Path, out: Path, *, paper: bool = False, formats: Sequence[str] = FORMATS) -> Findings:
     """Write tables and figures of the answers of a run folder into OUT."""
     answers, manifest = open_answers(folder)
-    made = Findings()
+    made = Findings(courses={ref: facts.get("course") for ref, facts in manifest["models"].items()})
     plain = answers[answers["kind"].isin(["closed", "rag"])]
     if not plain.empty:
         columns = [(name, str(one["column"])) for name, one in manifest["data"].items() if name in set(plain["data"])]
@@ -122,7 +127,8 @@ def _publish_scores(
     made.table = table_one(answers, columns, paper=paper, labels=_labels(answers))
     gained = gains(answers)
     made.files += save_table(made.table, out / "tables" / "table1")
-    made.files += save_frame(scores(answers), out / "tables" / "scores") + save_frame(gained, out / "tables" / "gains")
+    for name, frame in (("scores", scores(answers)), ("gains", gained)):
+        made.files += save_frame(with_training(frame, made.courses), out / "tables" / name)
     made.gains = gained.assign(
         kind=gained["model"].map(dict(zip(answers["model"], answers["model_kind"], strict=True)))
     )
@@ -131,13 +137,10 @@ def _publish_scores(
 def _publish_stress(answers: pd.DataFrame, out: Path, made: Findings) -> None:
     found = made.curves = curves(answers)
     made.misled, made.agreed = misled_curves(answers), agreement(answers)
-    frames = {
-        "curves": curves_frame([*found, *made.misled]),
-        "robustness": robustness_frame(found),
-        "agreement": made.agreed,
-    }
+    frames = {"curves": curves_frame([*found, *made.misled]), "robustness": robustness_frame(found)}
     for name, frame in frames.items():
-        made.files += save_frame(frame, out / "tables" / name)
+        made.files += save_frame(with_training(frame, made.courses), out / "tables" / name)
+    made.files += save_frame(made.agreed, out / "tables" / "agreement")
 
 
 def _publish_collection(answers: pd.DataFrame, out: Path, made: Findings) -> None:
@@ -158,7 +161,8 @@ def _publish_edits(answers: pd.DataFrame, out: Path, made: Findings) -> None:
     if made.effects.empty:
         return
     told = made.effects.drop(columns="condition")
-    made.files += save_frame(told.assign(dose=told["dose"].map(_dose)), out / "tables" / "effects")
+    told = with_training(told.assign(dose=told["dose"].map(_dose)), made.courses)
+    made.files += save_frame(told, out / "tables" / "effects")
     for name, frame in (("measured", measured(answers)), ("moved", moved(answers))):
         if not frame.empty:
             made.files += save_frame(frame, out / "tables" / name)
@@ -216,9 +220,12 @@ def publish_traces(
     files = [file for run in runs for file in trace_files(run)]
     wanted = dict.fromkeys(need for name in only for need in FIGURES[name].needs if need in ANALYSES)
     first: dict[str, Path] = {}
+    courses: dict[str, Mapping[str, Any] | None] = {}
     skipped: dict[str, str] = {}
     settings = with_rule(wanted if only else ANALYSES if analyses is None else analyses, rule)
-    results = analyse(_walk(files, first, each, see), settings, skipped=skipped)
+    results = analyse(_walk(files, first, courses, each, see), settings, skipped=skipped)
+    for model in earlier(courses):  # of a course, the last snapshot stands for the model
+        del first[model]
     if analyses is None and not only:
         forget_optional(skipped)
     found = with_holm([*claims(results), *more])
@@ -234,6 +241,7 @@ def publish_traces(
     told = {name: why for name, why in described.skipped.items() if name not in ("anchors", "qk_maps")}
     made.skipped = told | reasons | made.skipped  # of an analysis the reason is the better one
     frames = {name: result.to_frame() for name, result in results.items()} | {"claims": claims_frame(found)}
+    frames |= {} if (evolved := evolution_frame(results)) is None else {"evolution": evolved}
     for name, frame in frames.items():
         made.files += save_frame(frame, out / "tables" / name)
     provenance = {name: result.provenance for name, result in results.items()}
@@ -258,13 +266,16 @@ def _figures_of(analyses: Iterable[str]) -> list[str]:
 def _walk(
     files: Sequence[Path],
     first: dict[str, Path],
+    courses: dict[str, Mapping[str, Any] | None],
     each: Callable[[int, int], None],
     see: Callable[[Trace, Path], object],
 ) -> Iterator[Trace]:
+    """Every trace in turn. `first` gets the first file of each model that is no control, `courses` its course."""
     for done, file in enumerate(files, 1):
         trace = open_trace(file)
         if "control" not in trace.model:
             first.setdefault(trace.model["ref"], file)
+            courses.setdefault(trace.model["ref"], trace.model.get("course"))
         see(trace, file)
         yield trace
         each(done, len(files))

@@ -18,6 +18,7 @@ from floatlens.core.files import fingerprint
 from floatlens.core.validation import Problem
 from floatlens.data import open_data
 from floatlens.data.examples import need_of
+from floatlens.models.course import earlier
 from floatlens.probes import make_probes
 from floatlens.records.condition import RAG
 from floatlens.runs.conditions import Chosen, Makers, PlannedCondition, choose, plan_conditions, plan_places
@@ -116,7 +117,9 @@ def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
             note(f"{part.data.name}: {line}")
     for line in words_unknown_in_data(models, data):
         note(line)
-    controls = [one for model in models for one in model.controls(study.controls.shuffled_weights)]
+    passed = earlier({model.ref: model.course for model in models})  # verdicts are about the last step of a course
+    judged = (model for model in models if model.ref not in passed)
+    controls = [one for model in judged for one in model.controls(study.controls.shuffled_weights)]
     return Plan(source, (*models, *controls), data, stress, corpus, heads_from, scores, tuple(notes))
 
 

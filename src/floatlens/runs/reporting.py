@@ -98,6 +98,11 @@ def _named(one: Seen, names: Mapping[Any, str]) -> dict[str, Any]:
     if one.is_control:
         of = one.model["control"]["of"]
         named["control"] = {**one.model["control"], "of": names.get((of, *one.subject[1:]), of)}
+    if one.course is not None:
+        apart = named["ref"].removeprefix(one.model["ref"])  # such as " · run b": another course for evolution
+        origins = [name for key, name in names.items() if key[0] == one.course["origin"]]
+        origin = next((name for name in origins if name.endswith(apart)), origins[0] if origins else None)
+        named["course"] = {**one.course, "name": f"{one.course['name']}{apart}", "origin": origin}
     return named
 
 

@@ -6,14 +6,25 @@ checked when the study is planned, before any weights are read.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 
 from floatlens.attention.setting import RowGroup
 from floatlens.data.stress import Distinct, StressSettings
 from floatlens.decoding.settings import DecodingConfig
-from floatlens.models.config import ModelConfig
+from floatlens.models.config import ModelConfig, Placement
 from floatlens.prompts.types import PromptConfig
 from floatlens.records.condition import PatchedStates
 
@@ -27,6 +38,7 @@ __all__ = [
     "Study",
     "StudyData",
     "StudyModel",
+    "StudySnapshots",
     "Tracing",
 ]
 
@@ -54,9 +66,46 @@ Questions = Annotated[
 """How many questions: the first N, or all."""
 
 
+def _course_name(given: str) -> str:
+    """The name of a course, checked: snapshots are named after it, and so are files."""
+    if not given.strip() or len(given) > _LONGEST or not given.isprintable() or set(given) & set("/\\"):
+        raise ValueError(f"the name of a course is a text of 1 to {_LONGEST} printable characters without slashes")
+    return given
+
+
+CourseName = Annotated[str, AfterValidator(_course_name)]
+_LONGEST = 60
+
+
 class StudyModel(ModelConfig):
     """A model of the study. Its own `decoding` takes precedence over that of the study."""
 
+    decoding: DecodingConfig = DecodingConfig()
+    course: CourseName | None = Field(None, description="the training course that this model is a snapshot of")
+    step: int | None = Field(None, ge=0, description="its training step; None: as its adaptation.json says")
+    tokens: int | None = Field(
+        None, ge=0, description="tokens trained on; None: as its adaptation.json says, if it does"
+    )
+    origin: str | None = Field(None, min_length=1, description="the model of the study that the course started from")
+
+    @model_validator(mode="after")
+    def _with_course(self) -> Self:
+        for name in ("step", "tokens", "origin"):
+            if self.course is None and getattr(self, name) is not None:
+                raise ValueError(f"{name} is that of a training course; give its name as course: too")
+        return self
+
+
+class StudySnapshots(Placement):
+    """All snapshots of a folder that `floatlens adapt` wrote, as one course, in the order of their steps."""
+
+    snapshots: str = Field(min_length=1, description="a folder of `floatlens adapt`, or the folder of its snapshots")
+    course: CourseName | None = Field(None, description="name of the course; None: that of the folder")
+    origin: str | None = Field(None, min_length=1, description="the model of the study that the course started from")
+    steps: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        None, min_length=1, description="only these steps of the folder; None: all"
+    )
+    after: int = Field(0, ge=0, description="steps of the course before this folder, for training in several stages")
     decoding: DecodingConfig = DecodingConfig()
 
 
@@ -170,7 +219,15 @@ class Machine(_Part):
     address: str | None = Field(None, description="address of a Ray cluster; None: one on this machine, for this run")
 
 
-Models = Annotated[tuple[Annotated[StudyModel, BeforeValidator(_from_ref)], ...], Field(min_length=1)]
+def _which(given: Any) -> str:
+    """Which of the two an entry of `models` is."""
+    snapshots = "snapshots" in given if isinstance(given, dict) else isinstance(given, StudySnapshots)
+    return "StudySnapshots" if snapshots else "StudyModel"
+
+
+StudyModels = Annotated[StudyModel, Tag("StudyModel")] | Annotated[StudySnapshots, Tag("StudySnapshots")]
+Entry = Annotated[StudyModels, Discriminator(_which), BeforeValidator(_from_ref)]
+Models = Annotated[tuple[Entry, ...], Field(min_length=1)]
 Sets = Annotated[tuple[Annotated[StudyData, BeforeValidator(_from_ref)], ...], Field(min_length=1)]
 
 
@@ -186,8 +243,8 @@ class Study(_Part):
     name: str = Field("study", min_length=1, description="name of the study, and of its folder under runs/")
     about: str = Field("", description="a note for readers of the report")
     models: Models = Field(
-        description="references, or mappings with ref, dtype, device, device_map, revision, family, attention, "
-        "block_size, mask_id, mode, decoding"
+        description="references, mappings with ref, dtype, device, device_map, revision, family, attention, "
+        "block_size, mask_id, mode, decoding, course, step, tokens, origin, or mappings with snapshots"
     )
     data: Sets = Field(description="references, or mappings with ref, limit, conditions, …")
     conditions: tuple[str, ...] = Field(("closed", "rag"), description="closed, rag, stress tests, edits")

@@ -6,6 +6,7 @@ Paths in a file are relative to the folder of that file, so a study can be moved
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -26,6 +27,7 @@ __all__ = ["Origin", "Source", "StudyLike", "read_study", "schema"]
 StudyLike = Study | Mapping[str, Any] | str | Path
 """A study, a mapping of the same form, or the path of a YAML file."""
 _NAMED = re.compile(r"([A-Za-z][\w-]*)=(.+)", re.DOTALL)
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,13 @@ class Source:
         return self.origin.at(*key)
 
     def path(self, given: str) -> str:
-        """A path of the study, relative to the working directory."""
+        """A path of the study, relative to the working directory; `${NAME}` in it is an environment variable."""
+        given = _filled(given)
         return given if Path(given).expanduser().is_absolute() else str(self.base / given)
 
     def data_ref(self, ref: str) -> str:
         """A reference of data; a path in it becomes relative to the working directory."""
+        ref = _filled(ref)
         if is_source(ref):
             name, _, rest = ref.partition(":")
             return f"{name}:{self.path(rest)}" if Path(self.path(rest)).is_file() else ref
@@ -97,11 +101,24 @@ class Source:
 
         Records know a model by its reference, which must not depend on the working directory.
         """
-        looks = ref.startswith(".") or ref.endswith(".gguf") or (self.base / ref / "config.json").is_file()
+        ref = _filled(ref)
+        there = any((self.base / ref / name).is_file() for name in ("config.json", "adapter_config.json"))
+        looks = ref.startswith(".") or ref.endswith(".gguf") or there
         return str(Path(self.path(ref)).resolve()) if looks and not ref.startswith("~") else ref
 
     def template(self, given: str) -> str:
         return self.path(given) if given.endswith((".yaml", ".yml")) else given
+
+
+def _filled(text: str) -> str:
+    """A path or reference with the values of the environment variables that it names."""
+
+    def value(found: re.Match[str]) -> str:
+        if not os.environ.get(found[1]):
+            raise FloatlensError(f"{text}: the environment variable {found[1]} is not set; set it, or write the path")
+        return os.environ[found[1]]
+
+    return _VARIABLE.sub(value, text)
 
 
 def read_study(given: StudyLike) -> Source:
@@ -124,8 +141,9 @@ def read_study(given: StudyLike) -> Source:
 def schema() -> str:
     """The JSON schema of a study, for editors that check YAML as it is typed."""
     made = Study.model_json_schema()
-    for part, field in (("StudyModel", "models"), ("StudyData", "data")):  # a bare text is a reference
-        made["properties"][field]["items"] = {"anyOf": [{"type": "string"}, {"$ref": f"#/$defs/{part}"}]}
+    for field, *parts in (("models", "StudyModel", "StudySnapshots"), ("data", "StudyData")):
+        known = [{"$ref": f"#/$defs/{part}"} for part in parts]
+        made["properties"][field]["items"] = {"anyOf": [{"type": "string"}, *known]}  # a bare text is a reference
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **made}, indent=2)
 
 

@@ -61,7 +61,9 @@ class Question:
     def record(self, what: What, model: PlannedModel, **outcome: Any) -> Record:
         """What became of it with a model."""
         mine = {"data": self.data, "condition": self.condition, "id": self.asked.example.id, "index": self.index}
-        return Record.model_validate({"what": what, "model": model.ref, **mine, **outcome})
+        return Record.model_validate(
+            {"what": what, "model": model.ref, "course": model.facts.course, **mine, **outcome}
+        )
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,7 @@ class TraceTask:
     def _trace(self, model: LanguageModel, budget: MemoryBudget, said: list[str]) -> Trace:
         """The trace, in blocks that fit into memory; `said` gets a line each time that they are halved."""
         advice = "try heads: mean, fewer layers or probes, or fewer documents"
-        attempt = partial(self._attempt, model)
+        attempt = partial(self._attempt, self.model.named(model))
         return retry_with_smaller_blocks(budget, attempt, said, f"out of memory on {model.device}; {advice}")
 
     def _attempt(self, model: LanguageModel, workspace: Workspace) -> Trace:

@@ -224,6 +224,7 @@ def _provenance(
             "kv_heads": model.num_kv_heads,
             "dtype": str(model.dtype).removeprefix("torch."),
             **({} if model.control is None else {"control": dict(model.control)}),
+            **({} if model.course is None else {"course": model.course.to_dict()}),
         },
         "decoding": {
             "sampler": canvas.sampler,
