@@ -209,9 +209,7 @@ def _pick(group: Group, variable: str, labels: Mapping[str, Any]) -> _Picked:
             continue
         if key not in array.dims or key in ("sample", "layer"):
             dims = [str(dim) for dim in array.dims if dim not in ("sample", "layer")]
-            raise FloatlensError(
-                f"{variable} has no {key}{did_you_mean(key, dims)}; it has {', '.join(dims) or 'none'}"
-            )
+            raise FloatlensError(f"{variable} has no {key} to choose{did_you_mean(key, dims) if dims else ''}")
         have = array[key].values.tolist()
         if value not in have:
             raise FloatlensError(f"{key}={value!r}; {variable} has {', '.join(map(str, have))}")

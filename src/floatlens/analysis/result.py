@@ -311,9 +311,8 @@ class Result:
         for group in [] if held else self.groups[:1]:
             group.values(variable)  # says which variables there are
         found = labelled(variable, [(group.keys, group.samples[variable], group.estimate(variable)) for group in held])
-        first = found.mean.dims[0]
-        training = training_coords([group.course for group in held])
-        return replace(found, data=found.data.assign_coords({key: (first, v) for key, v in training.items()}))
+        training = {key: (found.mean.dims[0], v) for key, v in training_coords([g.course for g in held]).items()}
+        return replace(found, data=found.data.assign_coords(training))
 
     def __getattr__(self, name: str) -> Estimates:
         if name.startswith("_") or not any(name in group.samples for group in self.__dict__.get("groups", ())):

@@ -34,7 +34,7 @@ _APART = 2.0
 """Distance of the origin from the first step; steps are 1 apart."""
 _REACH = 0.4
 """Half the length of the stroke that shows uniform attention for the origin."""
-_COLUMN, _MAP, _LINES = 4.6, 2.6, 2.5  # inches
+_COLUMN, _STEP, _MAP, _LINES = 4.6, 0.42, 2.6, 2.5  # inches
 
 
 @plot()
@@ -60,7 +60,7 @@ def plot_evolution(of: Any, course: str | None = None) -> Figure:
         (*maps, *lines),
         _note(columns),
         layout,
-        (max(5.2, _COLUMN * width + 0.6), 1.3 + _LINES + _MAP * (rows - 1)),
+        (max(5.2, max(_COLUMN, _STEP * (columns[0].places[-1] + 1)) * width + 0.6), 1.3 + _LINES + _MAP * (rows - 1)),
         heights=(_MAP, _LINES) if rows == 2 else None,
         share_y="row" if alike and rows == 2 else "",
         share_x=rows == 2,
@@ -158,7 +158,7 @@ class _Column:
         )
         turned = self.origin and kinds[0] == "arm" and "mdm" in kinds[1:]
         untrained = "0\nnew mask,\nnot trained" if turned else "0\nnot trained"
-        names = [untrained if step == 0 and self.origin else str(step) for step in self.steps]
+        names = [untrained if step == 0 and self.origin else _short(step) for step in self.steps]
         first = [(0.0, "base\n(causal)" if kinds[0] == "arm" else "base")] if self.origin else []
         return (*first, *zip(self.places, names, strict=True))
 
@@ -227,6 +227,11 @@ class _Column:
 def _series(look: Look, x: tuple[float, ...], numbers: xr.Dataset, **more: Any) -> Series:
     mean, std, low, high, n = (np.atleast_1d(numbers[name].values) for name in NUMBERS)
     return series(look, x, Estimate(mean, std, low, high, n), **more)
+
+
+def _short(step: int) -> str:
+    """A step in few signs: `800`, `12.8k`."""
+    return f"{step / 1000:g}k" if step >= 1000 and step % 100 == 0 else str(step)
 
 
 def _note(columns: Sequence[_Column]) -> str:

@@ -111,12 +111,15 @@ class Source:
 
 
 def _filled(text: str) -> str:
-    """A path or reference with the values of the environment variables that it names."""
+    """A path or reference with the values of the environment variables that it names. A path that comes from outside
+    of the file is relative to the working directory."""
 
     def value(found: re.Match[str]) -> str:
-        if not os.environ.get(found[1]):
+        given = os.environ.get(found[1])
+        if not given:
             raise FloatlensError(f"{text}: the environment variable {found[1]} is not set; set it, or write the path")
-        return os.environ[found[1]]
+        path = Path(given).expanduser()
+        return str(path.absolute()) if found.start() == 0 and path.exists() else given
 
     return _VARIABLE.sub(value, text)
 
