@@ -9,6 +9,7 @@ from __future__ import annotations
 import doctest
 import inspect
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 import floatlens as fl
+from floatlens.models.course import Course
 from shared.collection import make_frame
 
 EXAMPLE = re.compile(r"Example: ((?:`[^`]+`(?:, )?)+)", re.DOTALL)
@@ -50,6 +52,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fl.run({**STUDY, "name": "docs"}, out=root / "runs" / "demo")
     for name in ("a", "llada", "qwen", "qa"):
         (root / "runs" / name).symlink_to("demo")
+    for step in (0, 25):
+        model = replace(fl.load("scale:llada"), ref=f"twin, step {step}", course=Course("twin", step))
+        made = fl.trace(model, question="Where?", documents=["Here.", "There."], gen_length=2, probes=["received"])
+        made.save(root / "runs" / "evolution" / f"step{step}")
     return root
 
 

@@ -1,4 +1,4 @@
-"""The figure of evolution: what is in its panels, where the origin is, what steps are called, and that nothing is cut."""
+"""The figure of evolution: what its panels hold, where the origin is, what steps are called, that nothing is cut."""
 
 from __future__ import annotations
 

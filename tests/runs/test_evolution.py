@@ -62,6 +62,7 @@ def done(base: Path, twin: Path, questions: Path, loads: list[str], tmp_path_fac
 
     folder = tmp_path_factory.mktemp("study")
     text = STUDY.read_text(encoding="utf-8").replace("natural:smollm2", str(base))
+    text += "output: {figures: [png], examples: 1}\n"
     (folder / "evolution.yaml").write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(floatlens.models, "load", load)
@@ -172,7 +173,7 @@ def test_a_course_can_go_on(done: fl.Run, base: Path, twin: Path, questions: Pat
     few = {"models": [{"snapshots": str(twin), "course": "c", "steps": [0]}], "conditions": []}
     few |= {"data": [{"ref": str(questions), "limit": 1}], "traces": {"questions": 1, "probes": ["received"]}}
     few |= {"analyses": ["absorption"], "decoding": {"settings": {"gen_length": 2, "steps": 1}}}
-    few |= {"output": {"figures": ["png"], "report": False}}
+    few |= {"output": {"figures": [], "report": False}}
     first = fl.run(few, tmp_path / "run", progress=False)
     assert "evolution" not in first.tables
     few["models"] = [{"snapshots": str(twin), "course": "c", "steps": [0, 4]}]

@@ -119,7 +119,7 @@ def evolution(of: Result | Traces, variable: str, *, analysis: str | None = None
     has the variable, unless given) with its default settings. `labels` choose one label of each dimension besides the
     layer, or one condition; heads are averaged unless one is given. Controls are left out.
 
-    Example: `fl.evolution(fl.sinks("runs/evolution"), "rate", kind="position 0").layer_mean`
+    Example: `fl.evolution(fl.sinks("runs/evolution"), "rate", kind="any").layer_mean`
     """
     result = of if isinstance(of, Result) else ANALYSES[analysis or _analysis_of(variable)](of)
     result = result.without_controls()
