@@ -20,17 +20,6 @@ class Placement(Config):
     device_map: str | dict[str, int | str] | None = Field(
         None, description="instead of device, as in transformers: auto spreads a model over all GPUs"
     )
-    attention: Literal["full", "block_causal"] | None = Field(
-        None, description="attention mask, where the checkpoint does not say it"
-    )
-    block_size: int | None = Field(None, ge=1, description="positions per block of block-causal attention")
-    mask_id: int | None = Field(None, ge=0, description="id of the mask token, where the checkpoint does not say it")
-    mode: str | None = Field(None, description="ar or diffusion, for weights that run in both ways")
-
-    @property
-    def told(self) -> Told:
-        """What is said of the checkpoint that its files do not say."""
-        return Told(self.attention, self.block_size, self.mask_id, self.mode)
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -45,3 +34,14 @@ class ModelConfig(Placement):
     ref: str = Field(min_length=1, description="hub id, local folder, .gguf file or registered name")
     family: str | None = None
     revision: str | None = None
+    attention: Literal["full", "block_causal"] | None = Field(
+        None, description="attention mask, where the checkpoint does not say it"
+    )
+    block_size: int | None = Field(None, ge=1, description="positions per block of block-causal attention")
+    mask_id: int | None = Field(None, ge=0, description="id of the mask token, where the checkpoint does not say it")
+    mode: str | None = Field(None, description="ar or diffusion, for weights that run in both ways")
+
+    @property
+    def told(self) -> Told:
+        """What is said of the checkpoint that its files do not say."""
+        return Told(self.attention, self.block_size, self.mask_id, self.mode)
