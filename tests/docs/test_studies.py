@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from floatlens.cli import main
+from floatlens.runs.study import StudyModel
 from floatlens.runs.study_file import read_study
 from shared.pages import PAGES, Block, blocks
 
@@ -28,5 +29,5 @@ def test_study_of_the_docs_is_valid(block: Block, tmp_path: Path, monkeypatch: p
     path = Path("study.yaml")
     path.write_text(block.text, encoding="utf-8")
     study = read_study(path).study
-    if all(model.ref.startswith("scale:") for model in study.models):
+    if all(isinstance(model, StudyModel) and model.ref.startswith("scale:") for model in study.models):
         assert main(["run", str(path), "--dry-run"]) == 0
