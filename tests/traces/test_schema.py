@@ -13,7 +13,7 @@ import pytest
 from floatlens.core.errors import FloatlensError
 from floatlens.probes import PROBES, make_probes
 from floatlens.traces import SCHEMA_VERSION, Trace, schema
-from floatlens.traces.schema import ALWAYS, FORCED, probe_of, validate
+from floatlens.traces.schema import ALWAYS, BLOCKS, FORCED, probe_of, validate
 
 SCHEMA = schema()
 BY_PROBE = {name: {one.name: one for one in probe.variables} for name, probe in PROBES.items()}
@@ -53,6 +53,7 @@ DIMS = {
     "token_row": "token",
     "token_confidence": "token",
     "token_probability": "token",
+    "block_of": "step key",
 }
 """Written down again on purpose: the schema is a promise to readers of files, so a change must be made twice."""
 
@@ -60,8 +61,9 @@ DIMS = {
 def test_the_schema_is_what_was_promised() -> None:
     assert SCHEMA_VERSION == 2
     assert {name: " ".join(variable.dims) for name, variable in SCHEMA.items()} == DIMS
-    assert set(SCHEMA) == set(ALWAYS) | set(FORCED) | {name for table in BY_PROBE.values() for name in table}
-    assert sum(map(len, BY_PROBE.values())) + len(ALWAYS) + len(FORCED) == len(SCHEMA)  # no name under two probes
+    without = {**ALWAYS, **FORCED, **BLOCKS}  # of no probe
+    assert set(SCHEMA) == set(without) | {name for table in BY_PROBE.values() for name in table}
+    assert sum(map(len, BY_PROBE.values())) + len(without) == len(SCHEMA)  # no name under two probes
     for name, variable in SCHEMA.items():
         assert variable.name == name
         assert variable.meaning
@@ -124,7 +126,7 @@ def test_probe_layers_hand_over_only_declared_names(
         assert set(found) <= set(BY_PROBE[probe])
         for name, shape in found.items():
             assert shape == (2, *(sizes[dim] for dim in SCHEMA[name].dims[2:])), name
-    per_step = {n for n, v in SCHEMA.items() if v.dims[0] == "step" and n not in ALWAYS}
+    per_step = {n for n, v in SCHEMA.items() if v.dims[0] == "step" and n not in {**ALWAYS, **BLOCKS}}
     assert {name for found in handed.values() for name in found} == per_step
 
 
