@@ -11,15 +11,16 @@ import torch
 from safetensors.torch import load_file
 
 import floatlens as fl
+from floatlens.edits import DropAnchors
 from shared.block_models import GOLDEN, TOLD
 
 
 def cases() -> list[tuple[str, str]]:
-    """Every case but the approximate cache, which no full pass reproduces."""
+    """Every case of every golden."""
     found = []
     for name in TOLD:
         golden = json.loads((GOLDEN / f"{name}-tiny" / "golden.json").read_text())
-        found += [(name, case) for case, given in golden["cases"].items() if not given.get("use_block_cache")]
+        found += [(name, case) for case in golden["cases"]]
     return found
 
 
@@ -48,7 +49,7 @@ def test_ids_and_passes_are_the_published_ones(name: str, case: str, loaded: Cal
     if about.get("confidence") == "filtered":  # of the published script, at temperature 0
         settings["confidence"] = "filtered"
     prompt = published["sample.prompt_ids"][0, : about["prompt_length"]]
-    for use_cache in (True, False):
+    for use_cache in (True,) if settings.get("use_block_cache") else (True, False):
         decoded = fl.decode(model, prompt, use_cache=use_cache, **settings)
         assert torch.equal(decoded.sequence, published[f"sample.{case}"])
         assert decoded.forward_passes == passes
@@ -69,7 +70,33 @@ def test_the_canvas_after_every_step(loaded: Callable[[str], Any]) -> None:
             assert torch.equal(found, after)
 
 
-def test_the_approximate_cache_inside_a_block_is_refused(loaded: Callable[[str], Any]) -> None:
+def test_the_cache_inside_a_block_is_exact_where_nothing_is_left_out(loaded: Callable[[str], Any]) -> None:
+    """A small block that is the whole block has no keys out of date; one of half a block gives other logits."""
     model, _, published = loaded("fast-dllm-v2")
-    with pytest.raises(fl.FloatlensError, match="use_block_cache"):
-        fl.decode(model, published["sample.prompt_ids"], use_block_cache=True)
+    for length in (5, 8, 21):
+        settings = {"max_new_tokens": 24, "block_size": 8, "threshold": 0.35, "stop_token": 2}
+        prompt = published["sample.prompt_ids"][0, :length]
+        shares = {}
+        for small in (4, 8):
+            for cached in (False, True):
+                made = fl.decode(model, prompt, small_block_size=small, use_block_cache=cached, **settings)
+                shares[small, cached] = torch.cat([step.confidence for step in made.steps])
+        assert torch.allclose(shares[8, True], shares[8, False], atol=1e-5)
+        found, exact = shares[4, True], shares[4, False]
+        assert len(found) != len(exact) or not torch.allclose(found, exact, atol=1e-3)
+
+
+def test_the_cache_inside_a_block_is_refused_where_passes_are_observed(loaded: Callable[[str], Any]) -> None:
+    model, _, published = loaded("fast-dllm-v2")
+    prompt, settings = published["sample.prompt_ids"][0], {"use_block_cache": True, "max_new_tokens": 8}
+    with pytest.raises(fl.FloatlensError, match="use_block_cache=True reads keys that are out of date"):
+        fl.trace(model, prompt_ids=prompt.tolist(), **settings)
+    with fl.edit(model, DropAnchors(k=2)), pytest.raises(fl.FloatlensError, match="use_block_cache=False"):
+        fl.decode(model, prompt, **settings)
+    begun = fl.decode_steps(model, prompt, **settings)
+    with fl.edit(model, DropAnchors(k=2)), pytest.raises(fl.FloatlensError, match="use_block_cache=False"):
+        next(begun)
+    with pytest.raises(fl.FloatlensError, match="one prompt at a time, not 2"):
+        fl.decode(model, [prompt.tolist(), prompt.tolist()], **settings)
+    with pytest.raises(fl.FloatlensError, match="leave use_cache on"):
+        fl.decode(model, prompt, use_cache=False, **settings)

@@ -2,17 +2,17 @@
 above a threshold at once, and always the most likely one. The pass that finishes a block decides the next one's first
 token. Decoding ends at a stop id with no mask before it.
 
-The published cache inside a block is approximate and gives other tokens than full passes, so it is not offered here. A
-prompt of exactly one block is read like any other; the published code leaves it out.
+The published cache inside a block (`use_block_cache`) is approximate: its passes are not those of the model, so it
+decodes and is never observed. A prompt of exactly one block is read like any other; the published code leaves it out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from floatlens.core.errors import FloatlensError
@@ -23,6 +23,7 @@ from floatlens.decoding.canvas import Canvas
 from floatlens.decoding.draws import ban, best, gumbel_argmax
 from floatlens.decoding.registry import Generators, Sampler
 from floatlens.decoding.settings import Align
+from floatlens.decoding.small_blocks import SmallBlockPasses
 from floatlens.decoding.step import Step
 from floatlens.models.base import LanguageModel
 
@@ -41,13 +42,33 @@ class FastDllmV2Settings(MaxNewTokens):
         1.0, ge=0, le=1, description="commit every token above this probability, and always the most likely one"
     )
     stop_token: int | None = Field(None, ge=0, description="the id that ends decoding (default: the model's EOS)")
-    use_block_cache: Literal[False] = Field(
-        False, description="the published cache inside a block; off, as its passes are not those of the model"
+    use_block_cache: bool = Field(
+        False,
+        description="the published cache inside a block: approximate, with other tokens; for one prompt at a time, and "
+        "not with traces or edits",
     )
+
+    @model_validator(mode="after")
+    def _both_caches(self) -> Self:
+        if self.use_block_cache and not self.use_cache:
+            raise ValueError("use_block_cache=True needs the cache of finished blocks as well; leave use_cache on")
+        return self
 
     def check(self, model: LanguageModel) -> None:
         if not model.shift:
             raise FloatlensError(f"this sampler is for models with shifted logits, and those of {model.ref} are not")
+        if self.use_block_cache and model.observers:
+            raise FloatlensError(
+                "use_block_cache=True reads keys that are out of date, which no full pass has, so it cannot be traced, "
+                "captured or edited; set use_block_cache=False"
+            )
+
+    def check_masks(self, masks: Sequence[int]) -> None:
+        if self.use_block_cache and len(masks) > 1:  # the published code refreshes all samples with any of them
+            raise ValueError(
+                f"use_block_cache=True decodes one prompt at a time, not {len(masks)}: in a batch the tokens of a "
+                "prompt would depend on the others"
+            )
 
     def resolved(self, model: LanguageModel) -> Self:
         """These settings with the model's block size and EOS where none were given."""
@@ -76,8 +97,12 @@ class FastDllmV2Settings(MaxNewTokens):
 def run(model: LanguageModel, canvas: Canvas, settings: FastDllmV2Settings, random: Generators) -> Iterator[Step]:
     """Yield a step after every pass that decides tokens. The pass over the prompt's whole blocks, where it decides
     none, is counted with the first step."""
+    settings.check(model)  # observers may have come since the plan
     size = settings.size
     board = BlockBoard(model, canvas, use_cache=settings.use_cache)
+    if settings.use_block_cache:
+        assert canvas.blocks is not None
+        board.passes = SmallBlockPasses(model, canvas.blocks)
     first = min(canvas.prompt_lengths) // size * size
     extra = 0
     for start in range(first, canvas.length, size):
@@ -93,7 +118,10 @@ def run(model: LanguageModel, canvas: Canvas, settings: FastDllmV2Settings, rand
                 extra += 1
         board.begin(min(start + size, canvas.length))
         for small in range(start, board.stop, settings.small_block_size):
-            inside = board.inside(small, min(small + settings.small_block_size, board.stop))
+            stop = min(small + settings.small_block_size, board.stop)
+            inside = board.inside(small, stop)
+            if isinstance(board.passes, SmallBlockPasses):
+                board.passes.begin(small, stop)
             while len((where := board.places(inside)).sample):
                 yield _committed(board, where, board.logits(where), settings, random, extra)
                 extra = 0
