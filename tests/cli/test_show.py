@@ -111,10 +111,12 @@ def test_the_families(floatlens: Run) -> None:
 
     code, out, _ = floatlens("models")
     assert code == 0
-    rows = {line.split()[0]: line.split() for line in out.splitlines() if line.strip()}
-    assert rows["illada"][-4:] == ["full", "unshifted", "llada", "golden"]
-    assert rows["dream"][-4:] == ["full", "shifted", "dream", "golden"]
-    assert rows["causal"][-4:] == ["causal", "shifted", "ar", "class"]
+    table, checkpoints = out.split("\n\n")[:2]
+    rows = {line.split()[0]: line.split() for line in table.splitlines()}
+    assert rows["illada"][-4:] == ["full", "no", "llada", "transcribed"]
+    assert rows["dream"][-4:] == ["full", "yes", "dream", "golden"]
+    assert rows["causal"][-4:] == ["causal", "yes", "ar", "class"]
+    assert "GSAI-ML/iLLaDA-8B-Base" in checkpoints
     assert f"registered names: {', '.join(registered_names()) or 'none'}" in " ".join(out.split())
 
 

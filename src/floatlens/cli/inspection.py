@@ -51,13 +51,16 @@ class ToldOptions:
 
 def list_models() -> None:
     """List the model families, with the checkpoints each of them reads and how that was verified."""
-    from floatlens.cli.views import compatibility_view, pairs
+    from floatlens.cli.views import checkpoints_view, compatibility_view, pairs
     from floatlens.models import registered_names
     from floatlens.models.compatibility import compatibility
     from floatlens.models.plan import VERIFIED
 
     out = console()
-    out.print(compatibility_view(compatibility()))
+    rows = compatibility()
+    out.print(compatibility_view(rows))
+    out.print()
+    out.print(checkpoints_view(rows))
     out.print()
     out.print(pairs((f"verified: {name}", meaning) for name, meaning in VERIFIED.items()))
     out.print(f"\nregistered names: {', '.join(registered_names()) or 'none'}", soft_wrap=True)

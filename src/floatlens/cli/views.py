@@ -57,16 +57,21 @@ def pairs(rows: Iterable[tuple[str, str | Text]]) -> Table:
 
 
 def compatibility_view(rows: Sequence[Compatible]) -> Table:
-    """The compatibility table; "shifted" logits of a row decide the next position."""
-    table = new_table("family")
-    table.add_column("checkpoints", overflow="fold")
-    for title in ("mask", "logits", "sampler", "verified"):
-        table.add_column(title, no_wrap=True)
+    """The compatibility table without the checkpoints, which would not fit in 80 columns; "shift": the logits of a row
+    decide the next position."""
+    table = new_table("family", "mask", "shift", "sampler", "verified")
     for row in rows:
-        logits = "shifted" if row.shift else "unshifted"
-        cells = (row.checkpoints, row.mask, logits, row.sampler, row.verified)
+        cells = (row.mask, "yes" if row.shift else "no", row.sampler, row.verified)
         table.add_row(Text(clean(row.family), style="bold"), *(Text(clean(cell)) for cell in cells))
     return table
+
+
+def checkpoints_view(rows: Sequence[Compatible]) -> Table:
+    """Which checkpoints each family reads; families come in the order of the rows."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row.family, []).append(row.checkpoints)
+    return pairs((family, "; ".join(checkpoints)) for family, checkpoints in found.items())
 
 
 def facts_view(facts: Facts) -> Table:

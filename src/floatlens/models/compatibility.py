@@ -58,9 +58,9 @@ def _rows(family: Family) -> list[Compatible]:
 
 def markdown(rows: Sequence[Compatible]) -> str:
     """The table as docs/models.md has it."""
-    lines = ["| family | checkpoints | mask | logits | sampler | verified |", "|---|---|---|---|---|---|"]
+    lines = ["| family | checkpoints | mask | shift | sampler | verified |", "|---|---|---|---|---|---|"]
     for row in rows:
-        logits = "shifted" if row.shift else "unshifted"
-        cells = (f"`{row.family}`", row.checkpoints, row.mask, logits, f"`{row.sampler}`", row.verified)
+        shift = "yes" if row.shift else "no"
+        cells = (f"`{row.family}`", row.checkpoints, row.mask, shift, f"`{row.sampler}`", row.verified)
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"

@@ -56,5 +56,5 @@ FAMILY = Family(
     claims=_claims,
     plan=_plan,
     byte_pair=True,
-    published=(Published(_CHECKPOINTS, "golden", "block-causal", "fast_dllm_v2"),),
+    published=(Published(_CHECKPOINTS, "transcribed", "block-causal", "fast_dllm_v2"),),
 )

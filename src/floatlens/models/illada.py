@@ -59,5 +59,5 @@ FAMILY = Family(
     about="iLLaDA-8B",
     claims=_claims,
     plan=_plan,
-    published=(Published("GSAI-ML/iLLaDA-8B-Base, -Instruct", verified="golden"),),
+    published=(Published("GSAI-ML/iLLaDA-8B-Base, -Instruct", verified="transcribed"),),
 )

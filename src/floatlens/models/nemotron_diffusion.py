@@ -95,7 +95,7 @@ FAMILY = Family(
     claims=_claims,
     plan=_plan,
     published=(
-        Published(_CHECKPOINTS, "golden", "causal context, full block", "nemotron_diffusion"),
-        Published('the same with mode="ar"', "golden", "causal", "nemotron_ar", shift=True),
+        Published(_CHECKPOINTS, "transcribed", "causal + last block", "nemotron_diffusion"),
+        Published('the same with mode="ar"', "transcribed", "causal", "nemotron_ar", shift=True),
     ),
 )

@@ -31,9 +31,10 @@ __all__ = [
     "read_as",
 ]
 
-Verified = Literal["golden", "class", "experimental"]
+Verified = Literal["golden", "transcribed", "class", "experimental"]
 VERIFIED: dict[Verified, str] = {
     "golden": "logits, attention and sampled ids equal those of the published code on a tiny checkpoint of its format",
+    "transcribed": "the same, with published code that was transcribed from its text and not itself run",
     "class": "the class is transformers' own, or was compared with it on tiny checkpoints; its sampler was not",
     "experimental": "nothing was compared with the published code",
 }
