@@ -62,6 +62,8 @@ def test_runs_of_answers_need_no_traces(tmp_path: Path) -> None:
     assert by_id([asked, edited]) == by_id(asked) | by_id(edited)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_study_gives_the_claims_of_all_it_holds(tmp_path: Path) -> None:
     study = run(tmp_path / "study", ["closed", "rag", *EDIT])
     answered = ASKED | {"arm-without-anchors": "supported", "mdm-without-anchors": "supported"}
@@ -94,6 +96,8 @@ def test_only_analyses_of_the_study_are_made(tmp_path: Path) -> None:
     assert not [one for one in more.values() if "the study left out" in one]  # the other one left nothing out
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_runs_of_two_data_sets_say_whether_anchors_depend_on_the_task(tmp_path: Path) -> None:
     """A run for each data set: anchors that move over words, and one that stays on the first token."""
     for pattern, name in (("moving", "nq"), ("fixed", "trex")):

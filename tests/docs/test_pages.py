@@ -24,7 +24,15 @@ def _run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, slow: b
             run_block(block, names)
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in RUN])
+LONG = {"README.md", "edits.md", "analyses.md"}
+"""Pages that take more than a few seconds: CI runs them after the unit tests."""
+
+
+def _marks(page: Path) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow, pytest.mark.ci] if page.name in LONG else []
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name, marks=_marks(page)) for page in RUN])
 def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _run(page, tmp_path, monkeypatch, slow=False)
 

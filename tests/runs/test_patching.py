@@ -162,6 +162,8 @@ def test_a_failure_is_on_record(task: PatchTask) -> None:
     assert "k=10000" in (record.error or "")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_run_is_continued_and_workers_agree(tmp_path: Path) -> None:
     study = STUDY | {"data": [{"ref": DATA, "limit": 12}], "patching": {"questions": 6}}
     whole = fl.run(study, tmp_path / "whole", progress=False)
