@@ -93,7 +93,7 @@ def run(model: LanguageModel, canvas: Canvas, settings: LladaSettings, random: G
             token, confidence = _read(board, logits, where.sample, settings, random)
             score = confidence if settings.remasking == "low_confidence" else uniform(where.sample, random)
             keep = best(score, where.sample, masks // passes + (turn < masks % passes))
-            yield board.fill(where, token, confidence, keep, passes=2 if settings.cfg_scale else 1)
+            yield board.fill(where, token, confidence, keep)  # guidance: one pass, as published, on a batch of two
 
 
 def _guided(board: Board, where: Places, scale: float) -> Tensor:
