@@ -6,12 +6,10 @@ Statistics are computed by the probes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +18,7 @@ from torch import Tensor, nn
 from floatlens.attention.blocks import Block, attend
 from floatlens.attention.edit import Edit, applies, hooks_of
 from floatlens.attention.edit_checks import EditChecks
+from floatlens.attention.installation import SESSIONS, Installation
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
 from floatlens.attention.received import ReceivedAttention
@@ -29,16 +28,16 @@ from floatlens.attention.select import Select
 from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel, Pass
-from floatlens.models.readout import layers_of, readout
+from floatlens.models.readout import readout
 
 __all__ = ["MANY_STEPS", "Session", "ambient_edits", "capture", "installed"]
 
 MANY_STEPS = 1 << 20
 """Upper bound where the number of steps is not known."""
+T = TypeVar("T")
 Before = Callable[[list[Block]], None]
 """Called with all blocks of some heads before any of them is edited."""
 IMPLEMENTATION = "floatlens_streamed"
-_SESSIONS: WeakKeyDictionary[nn.Module, Session] = WeakKeyDictionary()
 
 _HARMLESS_WORDS = """
     cache_position deterministic is_causal layer_idx logits_to_keep output_attentions output_hidden_states
@@ -232,14 +231,13 @@ def _streamed(
     causal = bool(getattr(module, "is_causal", False)) if is_causal is None else is_causal
     mask = as_block_mask(attention_mask, query.shape[2], key.shape[2], causal)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    session = _SESSIONS.get(module)
+    session = SESSIONS.get(module)
     if session is None:
         name = type(module).__name__
         raise FloatlensError(f"{name} runs the streamed attention outside a capture; reload the model")
     return session.attention(module, query, key, value, mask, scale, softcap), None
 
 
-@contextmanager
 def capture(
     model: LanguageModel,
     probes: Sequence[Probe] = (),
@@ -251,7 +249,7 @@ def capture(
     length: int | None = None,
     mean_heads: bool = False,
     workspace: Workspace | None = None,
-) -> Iterator[Recorder]:
+) -> Installation[Recorder]:
     """Observe every pass of `model`; the recorder that is yielded holds the results of the probes.
 
     `layout` names the regions of the sequence (default: everything is "question"). `steps` and `length` are upper
@@ -270,15 +268,13 @@ def capture(
     recorder = Recorder(model, made, layout, select or Select(), steps, length, mean_heads)
     recorder.edits = tuple(chosen)
     session = Session(model, made, chosen, recorder, workspace or Workspace())
-    with ExitStack() as stack:
-        stack.callback(recorder.release)
-        stack.enter_context(installed(model, session))
-        yield recorder
+    return installed(model, session, recorder, recorder.release)
 
 
 def ambient_edits(model: LanguageModel) -> Sequence[Edit]:
     """The edits of the enclosing `edit` context; an error while the model is being captured."""
-    outer = _SESSIONS.get(model.module)
+    model.check_caller()
+    outer = SESSIONS.get(model.module)
     if outer is None:
         return []
     if not outer.ambient:
@@ -286,46 +282,15 @@ def ambient_edits(model: LanguageModel) -> Sequence[Edit]:
     return outer.edits
 
 
-@contextmanager
-def installed(model: LanguageModel, session: Session) -> Iterator[None]:
-    """Route the module's attention to the session, and restore everything afterwards, including an outer session."""
+def installed(
+    model: LanguageModel, session: Session, result: T, release: Callable[[], None] = lambda: None
+) -> Installation[T]:
+    """A context in which the module's attention is routed to the session; `with` gives `result`.
+
+    Everything is restored afterwards, including an outer session, and then `release` is called.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(IMPLEMENTATION, _streamed)
     AttentionMaskInterface.register(IMPLEMENTATION, describe_mask)
-    module = model.module
-    before = module.config._attn_implementation
-    outer = _SESSIONS.get(module)
-    hooks = []
-    try:
-        if outer is not None:
-            model.observers.remove(outer)
-        for part in module.modules():
-            _SESSIONS[part] = session
-        if "residual" in session.needs:
-            note = session.note_residual
-            hooks = [one.register_forward_pre_hook(note, with_kwargs=True) for one in layers_of(module).values()]
-        if "output" in session.needs:
-            hooks += [one.register_forward_hook(session.note_output) for one in layers_of(module).values()]
-            model.whole_rows = True
-        module.set_attn_implementation(IMPLEMENTATION)
-        if module.config._attn_implementation != IMPLEMENTATION:  # transformers only logs a warning
-            name = type(module).__name__
-            raise FloatlensError(f"{model.ref}: {name} has its own attention function; this model cannot be traced")
-        model.observers.append(session)
-        model.describes_masks = True
-        yield
-    finally:
-        model.describes_masks = outer is not None
-        model.whole_rows = outer is not None and "output" in outer.needs
-        if session in model.observers:
-            model.observers.remove(session)
-        module.set_attn_implementation(before)
-        for hook in hooks:
-            hook.remove()
-        for part in module.modules():
-            _SESSIONS.pop(part, None)
-            if outer is not None:
-                _SESSIONS[part] = outer
-        if outer is not None:
-            model.observers.append(outer)
+    return Installation(model, session, IMPLEMENTATION, result, release)

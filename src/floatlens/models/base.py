@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from floatlens.core.errors import FloatlensError
+from floatlens.models.caller import OneCaller, alone
 from floatlens.models.chosen_rows import chosen_rows, short_tail
+from floatlens.models.finite import check_logits
 from floatlens.models.told import check_block_size
 from floatlens.models.visibility import Visibility, causal_blocks, position_blocks
 
@@ -69,7 +71,7 @@ class PassObserver(Protocol):
 
 
 @dataclass(eq=False, repr=False)
-class LanguageModel:
+class LanguageModel(OneCaller):
     """A loaded model. `kind` is "arm" (autoregressive) or "mdm" (masked diffusion).
 
     `shift` says that the logits of row i decide position i + 1. `head` is the module whose input is cut to the rows
@@ -110,6 +112,7 @@ class LanguageModel:
     """The attention function reads `Pass.visible`, so no (query, key) mask is built; set while it is captured."""
 
     def __post_init__(self) -> None:
+        self._peak: Tensor | None = None
         if self.kind == "mdm" and self.mask_id is None:
             raise FloatlensError(f"{self.ref}: a masked diffusion model needs a mask token, and none was given")
         if self.attention is None:
@@ -173,6 +176,7 @@ class LanguageModel:
     # -- running --------------------------------------------------------------------------------------------------
 
     @torch.inference_mode()
+    @alone
     def forward(
         self,
         ids: Tensor,
@@ -218,6 +222,7 @@ class LanguageModel:
         finally:
             if cache is not None and not keep:
                 cache.crop(offset - int(cache.get_seq_length()))
+        self._peak = check_logits(self, logits, self._peak, inputs if cache is None else None)
         return logits[0] if logits_at is not None and logits_at.ndim == 2 else logits
 
     def new_cache(self, *, own_blocks: bool = False) -> Cache:
