@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from floatlens.core.errors import FloatlensError
 from floatlens.models.caller import OneCaller, alone
 from floatlens.models.chosen_rows import chosen_rows, short_tail
 from floatlens.models.finite import check_logits
+from floatlens.models.observer import PassObserver
 from floatlens.models.told import check_block_size
 from floatlens.models.visibility import Visibility, causal_blocks, position_blocks
 
@@ -60,14 +61,6 @@ class Pass:
     """(query,) bool: rows whose logits are asked for; None where all are."""
     continues: bool | None = None
     """Whether the pass belongs to the same decoding run as the last one; None where the caller does not say."""
-
-
-class PassObserver(Protocol):
-    """What capture implements to be told when a pass begins and when it has ended."""
-
-    def begin(self, info: Pass) -> None: ...
-
-    def end(self) -> None: ...
 
 
 @dataclass(eq=False, repr=False)
