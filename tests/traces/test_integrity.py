@@ -217,3 +217,17 @@ def test_one_step_is_read_without_the_others(make_trace: Make, tmp_path: Path) -
     assert np.array_equal(data["received"].values, open_trace(path).data["received"].values, equal_nan=True)
     with pytest.raises(FloatlensError, match="flow/c/0/0/0/0 does not match its digest"):
         data["flow"].isel(step=0).values  # noqa: B018
+
+
+def test_forged_pieces_are_one_line_too(make_trace: Make, tmp_path: Path) -> None:
+    """Found by fuzzing: digests that fit a piece which does not decode, or which points nowhere."""
+    from numcodecs import Zstd
+
+    entries = entries_of(make_trace("mdm").save(tmp_path / "whole"))
+    name = "answer_argmax/c/0/0/0"
+    cut = resealed(entries | {name: entries[name][:-3]})
+    assert f"{name} cannot be read" in refusal(cut, tmp_path / "a.zarr.zip")
+    size = len(Zstd().decode(entries[name])) // 4
+    outside = Zstd(level=0).encode(np.full(size, 9, dtype="<i4").tobytes())
+    said = refusal(resealed(entries | {name: outside}), tmp_path / "a.zarr.zip")
+    assert "points outside the 9 entries of key" in said

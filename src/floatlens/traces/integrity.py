@@ -43,6 +43,8 @@ _MOST_FILES, _LARGEST_ROOT, _LARGEST_DESCRIPTION = 2_000_000, 512 * _MIB, _MIB
 _LARGEST_ARRAY = 1 << 44
 _MOST_ABSENT = 512 * _MIB
 """Bytes that an array of a file without digests may lack: zarr leaves out pieces that hold only fill values."""
+_POINTERS = {"answer_argmax": "key"}
+"""Arrays whose numbers are places in a dimension; -1 where there is none. Small ones are checked by the schema."""
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 DAMAGE = (
@@ -94,6 +96,7 @@ class Contents:
 
     where: str
     arrays: dict[str, _Array]
+    sizes: dict[str, int]
     digests: dict[str, str] | None
 
 
@@ -116,14 +119,15 @@ def inspect(archive: zipfile.ZipFile, where: str) -> Contents:
         content = _read(archive, file, _LARGEST_DESCRIPTION, where)
         _verify(file, content, digests, where)
         arrays[name] = _described(_json(content, file, where), name, where)
-    check_sizes(_sizes(arrays, where), attributes, where)
+    sizes = _sizes(arrays, where)
+    check_sizes(sizes, attributes, where)
     for name, array in arrays.items():
         _check_pieces(archive, name, array, pieces[name], whole=digests is not None, where=where)
-    return Contents(where, arrays, digests)
+    return Contents(where, arrays, sizes, digests)
 
 
 class CheckedStore(ZipStore):
-    """A zipped Zarr store whose pieces are held against their digests, or decoded once where there are none."""
+    """A zipped Zarr store whose pieces are held against their digests and decoded once before zarr sees them."""
 
     def __init__(self, path: Path, contents: Contents) -> None:
         super().__init__(path, mode="r")
@@ -149,8 +153,11 @@ class CheckedStore(ZipStore):
             return
         array = contents.arrays[named["array"]]
         _check_frame(key, content, array, contents.where)
-        if contents.digests is None:
-            _decode(key, content, array, contents.where)
+        values = _decoded(key, content, array, contents.where)
+        dim = _POINTERS.get(named["array"])
+        keys = contents.sizes.get(dim, 0) if dim is not None else 0
+        if dim is not None and values.size and not (values.min() >= -1 and values.max() < keys):
+            raise _broken(contents.where, f"{key[:60]} points outside the {keys} entries of {dim}")
 
 
 # -- one check each ---------------------------------------------------------------------------------------------------
@@ -304,12 +311,14 @@ def _frame_size(content: bytes) -> int | None:
     return int.from_bytes(content[start : start + width], "little") + (256 if flag == 1 else 0)
 
 
-def _decode(key: str, content: bytes, array: _Array, where: str) -> None:
-    """Try a piece without a digest: what cannot be decoded is refused here rather than by zarr."""
+def _decoded(key: str, content: bytes, array: _Array, where: str) -> np.ndarray[Any, Any]:
+    """The numbers of a piece: what cannot be decoded is refused here rather than by zarr, digests or not."""
     from numcodecs import Zstd  # type: ignore[import-untyped]
 
-    if len(Zstd().decode(content)) != array.chunk_bytes:
+    found = Zstd().decode(content)
+    if len(found) != array.chunk_bytes:
         raise _broken(where, f"{key[:60]} does not hold the {array.chunk_bytes:,} bytes that it should")
+    return np.frombuffer(found, dtype=array.dtype.newbyteorder("<"))
 
 
 def _verify(name: str, content: bytes, digests: Mapping[str, str] | None, where: str) -> None:

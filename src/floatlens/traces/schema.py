@@ -131,7 +131,7 @@ def _check(data: xr.Dataset, variable: Variable, where: str) -> None:
     if data.attrs["heads"] == "mean" and variable.dims[0] == "step":
         dims = tuple(dim for dim in dims if dim not in ("head", "kv_head"))
     if array.dims != dims:
-        raise FloatlensError(f"{where}: {variable.name} has dims {array.dims}, the schema says {dims}")
+        raise FloatlensError(f"{where}: {variable.name} has dims {array.dims!s:.200}, the schema says {dims!s:.200}")
     if array.dtype != np.dtype(variable.dtype):
         raise FloatlensError(f"{where}: {variable.name} has type {array.dtype}, the schema says {variable.dtype}")
 
