@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from floatlens_lab.fuzz.subject import load_subject
 __all__ = ["FAILURES", "SECONDS", "Failure", "Findings", "fuzz"]
 
 SECONDS = 10.0
+PATIENCE = 10
+"""A case ends after `SECONDS` of the processor, or ten times as long by the clock."""
 MEMORY = 1 << 30
 _ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "OMP_NUM_THREADS": "1"}
 """Threads reserve address space, which is what is limited."""
@@ -93,7 +96,7 @@ def _watch(
     """Note what the child says until it ends, hangs or dies; returns the first case that is left."""
     limit = _START
     while number < last:
-        said = child.next(limit)
+        said = child.next(limit, limit * (1 if limit == _START else PATIENCE))
         if said is None or isinstance(said, str):
             outcome, text = ("hang", "") if said is None else ("crash", said)
             if limit == _START:
@@ -136,12 +139,20 @@ class _Child:
             self._lines.put(line)
         self._lines.put(b"")
 
-    def next(self, seconds: float) -> dict[str, Any] | str | None:
-        """What the child says next; None where it says nothing in time, its last words where it has ended."""
-        try:
-            line = self._lines.get(timeout=seconds)
-        except queue.Empty:
-            return None
+    def next(self, seconds: float, longest: float) -> dict[str, Any] | str | None:
+        """What the child says next; None where it says nothing in time, its last words where it has ended.
+
+        Time is that of the processor, and `longest` by the clock: on a busy machine a child may wait for its turn.
+        """
+        began, spent = time.monotonic(), self._spent()
+        while True:
+            try:
+                line = self._lines.get(timeout=seconds)
+                break
+            except queue.Empty:
+                used = self._spent() - spent
+                if used >= seconds or time.monotonic() - began >= longest:
+                    return None
         if not line:
             self._process.wait()
             self._errors.seek(0)
@@ -149,6 +160,14 @@ class _Child:
             return f"exit {self._process.returncode}: {words}"
         said: dict[str, Any] = json.loads(line)
         return said
+
+    def _spent(self) -> float:
+        """Seconds of the processor that the child has used; by the clock where the system does not say."""
+        try:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        except (OSError, IndexError):
+            return time.monotonic()
 
     def __enter__(self) -> _Child:
         return self
