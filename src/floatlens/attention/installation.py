@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
+from floatlens.attention.mixing import mixers_of
 from floatlens.core.errors import FloatlensError
 from floatlens.models.readout import layers_of
 
@@ -106,6 +107,11 @@ class Installation(Generic[T]):
             for layer in layers_of(module).values():
                 layer.register_forward_hook(session.note_output)
             model.whole_rows = True
+        if "mixers" in session.needs:
+            for mixer in _checked_mixers(model):
+                mixer.register_forward_pre_hook(session.note_mixer, with_kwargs=True)
+        if session.edits and not model.attention_layers:
+            raise FloatlensError(f"{model.ref} has no attention, and edits of other layers are not supported yet")
         module.set_attn_implementation(self._implementation)
         if module.config._attn_implementation != self._implementation:  # transformers only logs a warning
             name = type(module).__name__
@@ -121,7 +127,7 @@ class Installation(Generic[T]):
         model.observers[:] = self._observers
         if module.config._attn_implementation != self._before or _parts_differ(module, self._before):
             module.set_attn_implementation(self._before)
-        notes = (self._session.note_residual, self._session.note_output)
+        notes = (self._session.note_residual, self._session.note_output, self._session.note_mixer)
         for part in module.modules():
             _remove_hooks(part, notes)
             if outer is None:
@@ -132,6 +138,19 @@ class Installation(Generic[T]):
             for name in _COPYING:
                 module.__dict__.pop(name, None)
         model.whole_rows, model.describes_masks, model.captured_by = self._flags
+
+
+def _checked_mixers(model: LanguageModel) -> list[nn.Module]:
+    """The mixers without attention; an error where a layer has neither attention nor a known mixer."""
+    found = mixers_of(model.module)
+    covered = {*model.attention_layers, *(getattr(one, "layer_idx", None) for one in found)}
+    for index in range(model.num_layers):
+        if index not in covered:
+            raise FloatlensError(
+                f"{model.ref}: layer {index} has no attention, and contributions of its kind of layer are not covered; "
+                'leave out the probe "contribution"'
+            )
+    return found
 
 
 def _refuse_copy(ref: str, *_: Any) -> NoReturn:

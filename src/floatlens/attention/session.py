@@ -20,6 +20,7 @@ from floatlens.attention.edit import Edit, applies, hooks_of
 from floatlens.attention.edit_checks import EditChecks
 from floatlens.attention.installation import SESSIONS, Installation
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
+from floatlens.attention.mixing import MixerLayer, terms_of
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
 from floatlens.attention.received import ReceivedAttention
 from floatlens.attention.recorder import Recorder
@@ -88,6 +89,23 @@ class Session:
         """Forward pre-hook of every layer: the state that enters it."""
         self._residual = args[0] if args else kwargs["hidden_states"]
 
+    def note_mixer(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Forward pre-hook of every mixer without attention: the states that it mixes."""
+        if self.state is None:
+            return
+        if self.state.offset or self.state.keep:
+            raise FloatlensError(
+                "contributions of layers without attention need passes without a cache; decode with use_cache=False"
+            )
+        states = args[0] if args else kwargs["hidden_states"]
+        mask = args[1] if len(args) > 1 else kwargs.get("attention_mask")
+        index: Any = module.layer_idx
+        terms = terms_of(module, states, mask)
+        layer = MixerLayer(index, self.state, terms, self.model.num_heads, self.workspace.block_bytes)
+        if self.recorder.wants(layer):
+            for probe in self.probes:
+                self.recorder.take(probe, layer)
+
     def note_output(self, _: nn.Module, __: Any, output: Any) -> None:
         """Forward hook of every layer: the state that leaves it."""
         if self._open is not None and self._open.state.is_step and self.recorder.files(self._open.state.step):
@@ -113,6 +131,7 @@ class Session:
         if self.state is None:
             return run()
         layer = Layer(index, query, key, value, mask, scaling, self.state, residual=self._residual, softcap=softcap)
+        layer.module, layer.root = module, self.model.module
         watched = self.recorder.wants(layer)
         edits, before = self._begin_edits(layer, run) if self.edits else ([], None)
         groups = {edit.row_group for edit in edits if edit.wants_review(layer)}
@@ -262,6 +281,10 @@ def capture(
     longest = length or model.max_length or 0
     shape = Shape(model.num_layers, model.num_heads, steps, longest, partial(readout, model), model.mask_id)
     for part in made:
+        if part.attention_only and not model.attention_layers:
+            raise FloatlensError(
+                f'{model.ref} has no attention, so the probe "{part.name}" finds nothing in it; use "contribution"'
+            )
         part.prepare(shape)
     for edit in edits:
         edit.prepare(model, shape)

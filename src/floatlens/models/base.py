@@ -22,7 +22,7 @@ from floatlens.models.chosen_rows import chosen_rows, short_tail
 from floatlens.models.finite import check_logits
 from floatlens.models.observer import PassObserver
 from floatlens.models.told import check_block_size
-from floatlens.models.visibility import Visibility, causal_blocks, position_blocks
+from floatlens.models.visibility import Visibility, causal_blocks, layers_with_attention, position_blocks
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -137,6 +137,10 @@ class LanguageModel(OneCaller):
     @property
     def num_heads(self) -> int:
         return self._number("num_attention_heads")
+
+    @property
+    def attention_layers(self) -> tuple[int, ...]:
+        return layers_with_attention(getattr(self.config, "layer_types", None), self.num_layers)
 
     @property
     def num_kv_heads(self) -> int:
@@ -376,8 +380,7 @@ class LanguageModel(OneCaller):
         if type(self.module).__name__ not in _POSITION_WISE:
             return None
         layers: Any = self.module.get_submodule("model.layers")
-        last: nn.Module = layers[-1]
-        return last
+        return layers[-1]  # type: ignore[no-any-return]
 
     def _needed(self, logits_at: Tensor | None) -> Tensor | None:
         """(query,) bool: rows that the last layer has to finish, where it can leave the others out."""
