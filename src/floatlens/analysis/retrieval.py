@@ -85,7 +85,7 @@ def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
         first, second = ranks - ranks.mean(axis=1, keepdims=True)
         return float(first @ second / np.sqrt((first @ first) * (second @ second)))
 
-    return estimate_by_halves(group.by_question(group.values(score)), statistic, bounds=(-1, 1))
+    return estimate_by_halves(group.by_question(group.values(score)), statistic, bounds=(-1, 1), correlation=True)
 
 
 def share_above(group: Group, half: Half, score: Score = "copy", above: float = THRESHOLDS[0]) -> Estimate:
