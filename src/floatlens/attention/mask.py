@@ -45,6 +45,7 @@ class BlockMask:
     def of(cls, visible: Visibility) -> BlockMask:
         """The mask of a pass whose model says what each query sees."""
         keys = visible.blocks.shape[1]
+        visible.bounds  # noqa: B018 (worked out before the first layer, as it is read from the device)
         padding = None if visible.real is None or bool(visible.real.all()) else visible.real
         return cls(keys - visible.offset, keys, visible.offset, padding=padding, blocks=visible)
 
@@ -56,7 +57,7 @@ class BlockMask:
     def key_stop(self, stop: int) -> int:
         """One past the last key that queries before `stop` can see."""
         if self.blocks is not None:
-            return int(self.blocks.stop[:stop].max())
+            return int(self.blocks.bounds[1][:stop].max())
         return min(self.kv_length, self.q_offset + stop - self.kv_offset) if self.causal else self.kv_length
 
     def hide(self, logits: Tensor, start: int, stop: int, batch: slice, heads: slice) -> None:
@@ -70,7 +71,7 @@ class BlockMask:
             future = self._keys(first, logits.shape[-1], device) > self._queries(start, stop, device)[:, None]
             logits[..., first:].masked_fill_(future, HIDDEN)
         elif self.blocks is not None:
-            keys, first = logits.shape[-1], int(self.blocks.first_hidden[start:stop].min())
+            keys, first = logits.shape[-1], int(self.blocks.bounds[0][start:stop].min())
             if first < keys:
                 seen = self.blocks.rows(start, stop, batch, first, keys).to(device)
                 logits[..., first:].masked_fill_(~seen, HIDDEN)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
+from floatlens.attention.host import to_host
 from floatlens.attention.mask import BlockMask
 from floatlens.attention.run_tracker import PassPosition
 from floatlens.attention.softmax import QueryClasses
@@ -91,6 +92,16 @@ class PassState:
         """Queries by region and by whether they are masked; each query group is a union of such classes."""
         of = np.where(self.real & (self.region_of >= 0), self.region_of * 2 + self.masked, -1)
         return QueryClasses(of, len(self.layout.regions))
+
+    def placed(self, what: str, device: torch.device) -> Tensor:
+        """An array of the pass ("key_member", "real", "evidence"; "counts", "by_region" of its classes) on a device, in
+        float32. It is moved once per pass: every copy from the host makes it wait for the device."""
+        held: dict[tuple[str, torch.device], Tensor] = self.__dict__.setdefault("_placed", {})
+        if (what, device) not in held:
+            given = getattr(self.classes if what in ("counts", "by_region") else self, what)
+            tensor = given if isinstance(given, Tensor) else torch.from_numpy(np.asarray(given, dtype=np.float32))
+            held[what, device] = tensor.to(device)
+        return held[what, device]
 
     @cached_property
     def key_member(self) -> NDArray[np.float32]:
@@ -171,9 +182,9 @@ class Layer:
     def sums(self, unions: Tensor) -> tuple[Tensor, Tensor]:
         """For unions of classes (union, class): sums (batch, union, head, key), query counts (batch, union)."""
         assert self.columns is not None
-        here = unions.to(self.columns.device)
+        here = unions if unions.device == self.columns.device else unions.to(self.columns.device)
         total = torch.matmul(here, self.columns).transpose(1, 2)
-        return total, self.state.classes.counts.to(here.device) @ here.T
+        return total, self.state.placed("counts", here.device) @ here.T
 
 
 @dataclass(frozen=True)
@@ -211,6 +222,21 @@ class Probe:
     def block(self, layer: Layer, block: Block) -> None:
         """Each block of the layer; tensors are reused afterwards, so copy what is kept."""
 
+    def reads_blocks(self, layer: Layer) -> bool:
+        """Whether `block` has to be shown every row of this layer; if not, fused passes may replace the rows."""
+        return type(self).block is not Probe.block
+
+    def rows_wanted(self, layer: Layer) -> NDArray[np.int64] | None:
+        """With fused passes: the rows of the layer that `block` is still shown, sorted. Asked after `begin`."""
+        return None
+
+    def averaged(self, layer: Layer) -> Tensor | None:
+        """With fused passes: values (batch, n, key) whose mean under the attention of each query is wanted."""
+        return None
+
+    def averages(self, layer: Layer, found: Tensor) -> None:
+        """With fused passes: the mean of `averaged` for each query, mean over heads, (batch, query, n)."""
+
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         """After the layer's last block: variables of this layer, (batch, then the dims after `layer`)."""
         return {}
@@ -241,6 +267,8 @@ class DecidingRows(Probe):
     def __init__(self) -> None:
         self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._found: dict[int, dict[str, Tensor]] = {}
+        self._placed: tuple[PassState, Tensor] | None = None  # the rows of a pass, on the device
+        self._host: dict[tuple[int, str], NDArray[np.generic]] = {}  # `_found` on the host, after the pass
 
     def rows(self, layer: Layer, block: Block, weights: Tensor) -> Mapping[str, Tensor]:
         """The variables (batch, head, row), or (batch, head, row, region), from weights (batch, head, row, key)."""
@@ -250,7 +278,10 @@ class DecidingRows(Probe):
         self._found.clear()
 
     def begin(self, layer: Layer) -> None:
-        self._rows = layer.state.candidates()
+        self._host = {}
+        if self._placed is None or self._placed[0] is not layer.state:
+            self._rows = layer.state.candidates()
+            self._placed = layer.state, torch.from_numpy(self._rows).to(layer.query.device)
         (batch, heads), rows = layer.query.shape[:2], len(self._rows)
         regions = len(layer.state.layout.regions)
         self._found[layer.index] = {
@@ -263,12 +294,20 @@ class DecidingRows(Probe):
             ]
         }
 
+    def reads_blocks(self, layer: Layer) -> bool:
+        return type(self).block is not DecidingRows.block
+
+    def rows_wanted(self, layer: Layer) -> NDArray[np.int64] | None:
+        return self._rows
+
     def block(self, layer: Layer, block: Block) -> None:
         inside = np.flatnonzero((self._rows >= block.queries.start) & (self._rows < block.queries.stop))
         if not len(inside):
             return
-        rows = torch.from_numpy(self._rows[inside] - block.queries.start).to(block.exp.device)
+        assert self._placed is not None
         where = slice(int(inside[0]), int(inside[-1]) + 1)
+        rows = self._placed[1][where] - block.queries.start
+        rows = rows if rows.device == block.exp.device else rows.to(block.exp.device)
         for name, values in self.rows(layer, block, block.weights(rows)).items():
             held = self._found[layer.index][name]
             if values.ndim == 3:
@@ -280,8 +319,10 @@ class DecidingRows(Probe):
         at = int(np.searchsorted(self._rows, row))
         if at >= len(self._rows) or self._rows[at] != row:
             raise AssertionError(f"row {row} was no candidate of this pass")
+        if not self._host:
+            self._host = to_host({(i, name): x for i, held in self._found.items() for name, x in held.items()})
         names = {one.name for one in self.variables if "head" in one.dims}
         return {
-            name: (values[sample, :, at] if name in names else values[sample, at]).cpu().numpy()
-            for name, values in self._found[layer].items()
+            name: self._host[layer, name][sample, :, at] if name in names else self._host[layer, name][sample, at]
+            for name in self._found[layer]
         }

@@ -52,6 +52,8 @@ class Lens(Probe):
     def _clear(self) -> None:
         self._rows: dict[int, NDArray[np.int64]] = {}  # by step: the rows that were kept, as positions
         self._states: dict[int, dict[int, Tensor]] = {}  # by layer and step: (row, width)
+        self._fresh: dict[tuple[int, int], Tensor] = {}  # of the last pass, by layer and step, on the device
+        self._at = torch.empty(0, dtype=torch.int64)
         self._tokens: list[Committed] = []
 
     def prepare(self, shape: Shape) -> None:
@@ -64,7 +66,16 @@ class Lens(Probe):
         if state.step not in self._rows:
             self._check(len(rows), states)
             self._rows[state.step] = rows + state.offset
-        self._states.setdefault(layer.index, {})[state.step] = states[0, rows.tolist()].cpu()
+            self._settle()
+            self._at = torch.from_numpy(rows).to(states.device)
+        at = self._at if self._at.device == states.device else self._at.to(states.device)
+        self._fresh[layer.index, state.step] = states[0].index_select(0, at)
+
+    def _settle(self) -> None:
+        """Move the states of the last pass to the host."""
+        for (layer, step), states in self._fresh.items():
+            self._states.setdefault(layer, {})[step] = states.cpu()
+        self._fresh.clear()
 
     def _check(self, rows: int, states: Tensor) -> None:
         """Refuse what would take too much memory, before it is kept; later passes keep no more rows than the first."""
@@ -84,6 +95,7 @@ class Lens(Probe):
 
     def finish(self, length: int) -> Mapping[str, xr.DataArray]:
         """All passes at once, for the first sample."""
+        self._settle()
         layers = sorted(self._states)
         where = self._places()
         if not layers or not len(where):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,7 +48,7 @@ class QK(Snapshot):
         query, key = layer.query.float(), layer.key.float()
         key_norm = torch.linalg.vector_norm(key, dim=-1)
         query_norm = torch.linalg.vector_norm(query, dim=-1)
-        real = torch.from_numpy(layer.state.real.astype(np.float32)).to(query.device)[:, None]
+        real = layer.state.placed("real", query.device)[:, None]
         first = _first_rows(layer)
         if first is not None:
             dot, cos, norm, weight = _ordered_sums(query, query_norm, real, key, first)

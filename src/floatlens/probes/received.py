@@ -45,6 +45,7 @@ class Received(Probe):
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         state = layer.state
-        unions = state.classes.union([group_classes(state, group) for group in GROUPS.values()])
-        total, count = layer.sums(unions)
+        assert layer.columns is not None
+        groups = [group_classes(state, group) for group in GROUPS.values()]
+        total, count = layer.sums(state.classes.union_on(groups, layer.columns.device))
         return {name: Mean(total[:, i], count[:, i, None, None]) for i, name in enumerate(GROUPS)}

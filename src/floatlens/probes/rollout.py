@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
+from floatlens.attention.host import to_host
 from floatlens.attention.probe import Layer, Mean, Probe, Shape
 from floatlens.attention.variable import Variable
 
@@ -38,6 +39,7 @@ class Rollout(Probe):
         self._before: Tensor | None = None
         self._moved = torch.empty(0)
         self._size = (0, 0, 0)  # queries, keys and regions of the pass
+        self._host: dict[int, NDArray[np.float32]] = {}  # what is known after the pass, by layer
 
     def prepare(self, shape: Shape) -> None:
         self._through.clear()
@@ -51,11 +53,13 @@ class Rollout(Probe):
             if not state.offset:
                 self._through.clear()
                 self._kept.clear()
-            self._before = torch.from_numpy(state.key_member.transpose(0, 2, 1).copy())
+            self._before = state.placed("key_member", layer.query.device).transpose(1, 2).contiguous()
         else:
             self._before = self._known(layer.index - 1)
+        self._host = {}
         if self._before is not None:
-            self._before = self._before.to(layer.query.device)
+            if self._before.device != layer.query.device:
+                self._before = self._before.to(layer.query.device)
             self._moved = torch.zeros(batch, regions, state.queries, device=layer.query.device)
 
     def block(self, layer: Layer, block: Block) -> None:
@@ -65,6 +69,15 @@ class Rollout(Probe):
         self._moved[block.batch, :, block.queries] += torch.bmm(
             self._before[block.batch, :, : block.keys], summed.transpose(1, 2)
         )
+
+    def reads_blocks(self, layer: Layer) -> bool:
+        return False
+
+    def averaged(self, layer: Layer) -> Tensor | None:
+        return self._before
+
+    def averages(self, layer: Layer, found: Tensor) -> None:
+        self._moved = found.transpose(1, 2) * layer.query.shape[1]
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         if self._before is None:
@@ -85,10 +98,11 @@ class Rollout(Probe):
 
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
         queries, keys, regions = self._size
-        known = self._known(layer)
-        if known is None:
+        if not self._host:
+            self._host = to_host({one: known for one in self._through if (known := self._known(one)) is not None})
+        if layer not in self._host:
             return {"answer_rollout": np.full(regions, np.nan, dtype=np.float32)}
-        return {"answer_rollout": known[sample, :, keys - queries + row].cpu().numpy()}
+        return {"answer_rollout": self._host[layer][sample, :, keys - queries + row]}
 
     def _known(self, layer: int) -> Tensor | None:
         """The rollout through a layer, of every position up to this pass; None where it cannot be known."""

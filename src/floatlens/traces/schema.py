@@ -87,6 +87,20 @@ def probe_of(name: str) -> str:
     raise FloatlensError(f'"{name}" is not a variable that a probe writes; see floatlens.traces.schema')
 
 
+<<<<<<< HEAD
+=======
+_ATTRIBUTES: dict[str, type] = {
+    **dict.fromkeys(("model", "decoding", "prompt", "versions", "variables"), dict),
+    **dict.fromkeys(("regions", "token_text"), list),
+    "heads": str,
+    "causal": bool,
+}
+
+_OPTIONAL: dict[str, type] = {"data_set": str, "attention": str, "capture": dict}
+"""Attributes that a trace may lack; checked where it has them."""
+
+
+>>>>>>> ac3d5fb (Capture by fused attention passes with log-sum-exps: on GPUs explicit rows lose to fused kernels)
 def validate(data: xr.Dataset, where: str) -> None:
     """Refuse a dataset that does not follow the schema, in one line that names the file and the first fault."""
     check_version(data.attrs, where)

@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 from floatlens import __version__, prompts
+from floatlens.attention.backend import BackendName
 from floatlens.attention.edit import Edit
 from floatlens.attention.probe import Layout, Probe
 from floatlens.attention.recorder import Recorder
@@ -59,6 +60,7 @@ def trace(
     chat: bool | None = None,
     sampler: str | None = None,
     workspace: Workspace | None = None,
+    backend: BackendName = "auto",
     data_set: str | None = None,
     **settings: Any,
 ) -> Trace:
@@ -69,7 +71,8 @@ def trace(
     of tokens in its middle, or (start, stop) in characters). With a `target` (a text, or `target_ids`) that text is
     written instead of the model's own; the target of a passage is what was cut out, unless `forced=False`. `probes` are
     names or instances (default: `DEFAULT_PROBES`), `select` limits layers, heads and steps, `heads="mean"` averages
-    over heads, `workspace` sets the block size of attention. `settings` go to the sampler (see `floatlens.decode`).
+    over heads, `workspace` sets the block size of attention, `backend` how it is captured: "rows", "fused" (attention
+    kernels that return log-sum-exps), or "auto", fused on GPUs. `settings` go to the sampler (see `floatlens.decode`).
 
     Example: `fl.trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.flow`
     """
@@ -88,6 +91,7 @@ def trace(
         length=canvas.length,
         mean_heads=heads == "mean",
         workspace=workspace,
+        backend=backend,
     ) as recorder:
         steps = []
         for step in decode_steps(model, built.ids, **decoding):
@@ -243,6 +247,7 @@ def _provenance(
         "heads": heads,
         "causal": model.kind == "arm",
         "attention": model.attention,
+        **({} if recorder.backend is None else {"capture": recorder.backend.to_dict()}),
         **({} if model.block_size is None else {"block_size": model.block_size}),
         "regions": list(prompt.regions),
         "token_text": [] if tokenizer is None else prompts.token_pieces(tokenizer, decoded.sequence[0].tolist()),
