@@ -11,7 +11,7 @@ WORKERS ?= 2
 # One thread per test worker: two torch pools on two cores slow each other down.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help demo setup lint types unit test test-ci test-browser test-slow coverage format bench gallery findings natural browser clean
+.PHONY: help demo setup lint types unit test test-ci test-browser test-slow coverage format bench fuzz gallery findings natural browser clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,11 @@ format: $(STAMP)  ## let ruff fix and format
 
 bench: $(STAMP)  ## time and memory of capture and edits, speed-up with two workers (minutes)
 	$(BIN)/floatlens bench
+
+# Counts and seed, such as FUZZ="--traces 100 --seed 1"; 0 leaves a subject out.
+FUZZ ?=
+fuzz: $(STAMP)  ## read damaged inputs (1,000 traces): no traceback, hang, memory blow-up or silent change
+	$(TEST_ENV) $(BIN)/python -m floatlens_lab.fuzz $(FUZZ)
 
 gallery: $(STAMP)  ## trace the scale models and draw docs/gallery (minutes, resumable)
 	$(BIN)/python docs/gallery.py

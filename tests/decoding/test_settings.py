@@ -25,6 +25,7 @@ NAMES = {
     | {"stop_token", "use_block_cache", "use_cache", "seed"},
     "llada2": _LLADA2 | {"steps", "minimal_topk"},
     "llada21": _LLADA2 | {"editing_threshold", "max_post_steps", "num_to_transfer"},
+    "lfm2_card": {"gen_length", "suppress_from", "suppress_tokens", "seed"},
     "llada_var": {"gen_length", "block_length", "steps", "temperature", "remasking", "stop_token_ids", "seed"},
     "nemotron_ar": {"max_new_tokens", "gen_length", "temperature", "top_p", "eos_token_id", "use_cache", "seed"},
     "nemotron_diffusion": _NEMOTRON | {"causal_context", "max_thinking_tokens", "end_think_token_id"},
@@ -121,7 +122,7 @@ def test_a_sampler_must_fit_the_kind(arm, llada):
     ):
         plan(arm, [5], sampler="llada")
     with pytest.raises(
-        FloatlensError, match=r'"ar" is for autoregressive models .*: dream, llada, llada_var, threshold$'
+        FloatlensError, match=r'"ar" is for autoregressive models .*: dream, lfm2_card, llada, llada_var, threshold$'
     ):
         plan(llada, [5], sampler="ar")
     with pytest.raises(FloatlensError, match=r'"sdar" is for block-causal models and .* is not: its attention is full'):

@@ -33,6 +33,8 @@ def test_the_families_there_are():
         "a2d-qwen3": ("mdm", False),
         "sdar": ("mdm", False),
         "fast-dllm-v2": ("mdm", True),
+        "caduceus": ("mdm", False),
+        "lfm2-diffusion": ("mdm", False),
         "masked-lm": ("mdm", False),
         "causal": ("arm", True),
     }

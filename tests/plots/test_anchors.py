@@ -145,7 +145,11 @@ def _long(trace: Trace, keys: int, steps: int, tokens: bool) -> Trace:
             **{name: old[name] for name in old.data_vars if old[name].dims == ("token",)},
         },
         coords={"step": np.arange(steps), "layer": np.arange(3)},
-        attrs={**old.attrs, "token_text": [f"${i}" for i in range(keys)] if tokens else []},
+        attrs={
+            **old.attrs,
+            "token_text": [f"${i}" for i in range(keys)] if tokens else [],
+            "decoding": {**old.attrs["decoding"], "forward_passes": steps},
+        },
     )
     return Trace(data)
 

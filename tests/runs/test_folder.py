@@ -195,3 +195,32 @@ def test_the_manifest_of_something_else_is_left_alone(tmp_path: Path, manifest: 
         pass
     assert [entry.name for entry in tmp_path.iterdir()] == ["manifest.json"]
     assert (tmp_path / "manifest.json").read_text() == manifest
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", ".lock"])
+def test_what_is_removed_during_a_run_is_noticed(name: str, tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path) as run:
+        run.settle(MANIFEST)
+        done(run, 0)
+        run.check_untouched()
+        (tmp_path / name).unlink()
+        with pytest.raises(FloatlensError, match="removed by somebody else"):
+            run.check_untouched()
+        with pytest.raises(FloatlensError, match="removed by somebody else"):
+            done(run, 1)
+
+
+def test_without_its_lock_file_a_run_still_keeps_others_out(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path) as run:
+        run.settle(MANIFEST)
+        (tmp_path / ".lock").unlink()
+        with pytest.raises(FloatlensError, match="another floatlens is writing"), RunFolder.open(tmp_path):
+            pass
+
+
+@pytest.mark.parametrize("left", [".manifest.json.new", ".records.jsonl.new", ".lock"])
+def test_what_a_killed_start_leaves_is_no_hindrance(left: str, tmp_path: Path) -> None:
+    (tmp_path / left).write_bytes(b"{")
+    with RunFolder.open(tmp_path) as run:
+        run.settle(MANIFEST)
+        assert run.manifest == MANIFEST

@@ -150,7 +150,7 @@ class FakeRay:
 def team(monkeypatch: pytest.MonkeyPatch, ray: FakeRay, count: int | None, **how: Any) -> Any:
     from floatlens.runs import ray_workers
 
-    monkeypatch.setattr(ray_workers, "import_ray", lambda: ray)
+    monkeypatch.setattr(ray_workers, "import_ray", lambda own: ray)
     return ray_workers.RayWorkers(count, **{"patience": 0.2, **how})
 
 

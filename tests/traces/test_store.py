@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +16,7 @@ import xarray as xr
 
 from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace, open_trace, store
+from floatlens_lab.fuzz.archives import entries_of, resealed, write_entries
 
 HOSTILE = [
     '"quoted" and \\escaped\\',
@@ -91,15 +92,15 @@ def test_hostile_token_text(texts: list[str], make_trace: Callable[[str], Trace]
 
 
 def test_arrays_are_read_when_used(make_trace: Callable[[str], Trace], tmp_path: Path) -> None:
-    """Opening reads no chunk: a damaged one is met only by whoever looks at it."""
-    path = make_trace("mdm").save(tmp_path / "sample")
-    damaged = tmp_path / "damaged.zarr.zip"
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(damaged, "w") as new:
-        for name in old.namelist():
-            new.writestr(name, b"not a chunk" if name.startswith("received/c/") else old.read(name))
+    """Opening reads no chunk: a damaged one is met only by whoever looks at it, in one line."""
+    entries = entries_of(make_trace("mdm").save(tmp_path / "sample"))
+    content = entries["received/c/0/0/0/0"]
+    changed = entries | {"received/c/0/0/0/0": content[:-1] + bytes([content[-1] ^ 1])}
+    damaged = write_entries(changed, tmp_path / "damaged.zarr.zip")
     data = open_trace(damaged).data
     assert data["entropy"].values.shape == (4, 3, 4, 9)
-    with pytest.raises(Exception, match=r"."):
+    line = f"{damaged}: not readable as a trace: received/c/0/0/0/0 does not match its digest; delete {damaged}"
+    with pytest.raises(FloatlensError, match=re.escape(line)):
         data["received"].values  # noqa: B018
 
 
@@ -130,7 +131,7 @@ def test_large_arrays_are_cut_by_step(make_trace: Callable[[str], Trace], tmp_pa
     for name, dtype in {"final": "int32", "region_of": "int16", "evidence": "bool"}.items():
         large[name] = ("key", np.zeros(keys, dtype=dtype))
     large = large.drop_vars([c for c in large.coords if c not in large.dims])
-    large.attrs = data.attrs
+    large.attrs = data.attrs | {"decoding": data.attrs["decoding"] | {"forward_passes": steps}}
     path = Trace(large).save(tmp_path / "large")
     names = zipfile.ZipFile(path).namelist()
     assert len([n for n in names if n.startswith("received/c/")]) == steps
@@ -271,14 +272,10 @@ def test_a_damaged_directory_or_description(make_trace: Callable[[str], Trace], 
 
 
 def changed(path: Path, target: Path, name: str, change: Callable[[dict[str, Any]], Any]) -> Path:
-    """A copy of a trace file with one of its JSON descriptions changed."""
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
-        for entry in old.namelist():
-            content = old.read(entry)
-            if entry == name:
-                content = json.dumps(change(json.loads(content))).encode()
-            new.writestr(entry, content)
-    return target
+    """A copy of a trace file with one of its JSON descriptions changed, and digests that fit it."""
+    entries = entries_of(path)
+    entries[name] = json.dumps(change(json.loads(entries[name]))).encode()
+    return write_entries(resealed(entries), target)
 
 
 @pytest.mark.parametrize("version", [0, 1, "2", None, 1.5])
@@ -295,10 +292,8 @@ def test_another_version(version: Any, make_trace: Callable[[str], Trace], tmp_p
 def test_a_missing_variable(make_trace: Callable[[str], Trace], tmp_path: Path) -> None:
     path = make_trace("few").save(tmp_path / "a")
     for name in ("sequence", "final", "region_of", "token_row"):
-        with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "b.zarr.zip", "w") as new:
-            for entry in old.namelist():
-                if not entry.startswith(f"{name}/"):
-                    new.writestr(entry, old.read(entry))
+        kept = {entry: content for entry, content in entries_of(path).items() if not entry.startswith(f"{name}/")}
+        write_entries(resealed(kept), tmp_path / "b.zarr.zip")
         assert f'variable "{name}" is missing' in refusal(tmp_path / "b.zarr.zip")
 
 
@@ -315,11 +310,9 @@ def test_wrong_dimensions(make_trace: Callable[[str], Trace], tmp_path: Path) ->
 
 def test_an_unknown_variable(make_trace: Callable[[str], Trace], tmp_path: Path) -> None:
     path = make_trace("few").save(tmp_path / "a")
-    shutil.copy(path, tmp_path / "b.zarr.zip")
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "b.zarr.zip", "a") as new:
-        for entry in old.namelist():
-            if entry.startswith("final/"):
-                new.writestr(entry.replace("final/", "surprise/"), old.read(entry))
+    entries = entries_of(path)
+    more = {name.replace("final/", "surprise/"): entries[name] for name in entries if name.startswith("final/")}
+    write_entries(resealed(entries | more), tmp_path / "b.zarr.zip")
     assert 'variable "surprise" is not in the trace schema' in refusal(tmp_path / "b.zarr.zip")
 
 

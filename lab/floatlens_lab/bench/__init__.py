@@ -1,23 +1,36 @@
-"""`floatlens bench`: cost of capture and edits and speed-up with two workers, as ratios measured in one run.
+"""`floatlens bench`: cost of capture, edits and digests, and speed-up with two workers, as ratios measured in one run.
 
 Timing is reported, never asserted.
 """
 
 from __future__ import annotations
 
+from floatlens_lab.bench.digests import DigestPlan, DigestsMeasured, run_digests
 from floatlens_lab.bench.edits import EditPlan, EditsMeasured, run_edits
-from floatlens_lab.bench.report import as_markdown, edits_as_markdown, save, save_edits
+from floatlens_lab.bench.report import (
+    as_markdown,
+    digests_as_markdown,
+    edits_as_markdown,
+    save,
+    save_digests,
+    save_edits,
+)
 from floatlens_lab.bench.run import Measured, Plan, run
 
 __all__ = [
+    "DigestPlan",
+    "DigestsMeasured",
     "EditPlan",
     "EditsMeasured",
     "Measured",
     "Plan",
     "as_markdown",
+    "digests_as_markdown",
     "edits_as_markdown",
     "run",
+    "run_digests",
     "run_edits",
     "save",
+    "save_digests",
     "save_edits",
 ]

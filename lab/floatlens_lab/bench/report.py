@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import json
 import platform
+import statistics
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from floatlens_lab.bench.digests import DigestsMeasured
 from floatlens_lab.bench.edits import EditsMeasured
 from floatlens_lab.bench.run import Measured
 
-__all__ = ["as_markdown", "edit_rows", "edits_as_markdown", "rows", "save", "save_edits"]
+__all__ = [
+    "as_markdown",
+    "digests_as_markdown",
+    "edit_rows",
+    "edits_as_markdown",
+    "rows",
+    "save",
+    "save_digests",
+    "save_edits",
+]
 
 HEADER = ("T", "steps", "plain, s per step", "ours ÷ plain", "ours ÷ eager", "eager ÷ plain", "memory of capture")
 
@@ -99,7 +110,41 @@ def save_edits(results: list[EditsMeasured], folder: str | Path) -> tuple[Path, 
     return _save(text, results, folder, "edits")
 
 
-# -- what both tables share ---------------------------------------------------------------------------------------
+DIGEST_LIMIT = 0.02
+"""What digests may cost, as a share of the time of a trace; what costs more is marked."""
+_DIGESTS_LEGEND = (
+    "digests ÷ trace: seconds to write and to check the digests of a trace, over the seconds to decode, capture and "
+    "save it without them; median (smallest–largest) over rounds, all parts from one round."
+)
+
+
+def digests_as_markdown(results: list[DigestsMeasured]) -> str:
+    header = ("T", "steps", "file", "trace, s", "write digests, ms", "check digests, ms", "digests ÷ trace")
+    lines = [header, tuple("---:" for _ in header), *(_digest_row(measured) for measured in results)]
+    return f"{_table(lines)}\n\n{_conditions(len(results[0].traced))} {_DIGESTS_LEGEND}\n"
+
+
+def _digest_row(measured: DigestsMeasured) -> tuple[str, ...]:
+    middle, low, high = measured.ratio()
+    text = f"{middle:.2%} ({low:.2%}–{high:.2%})"
+    return (
+        str(measured.length),
+        str(measured.steps),
+        f"{measured.size / 2**20:.1f} MiB",
+        f"{statistics.median(measured.traced):.2f}",
+        f"{1000 * statistics.median(measured.written):.1f}",
+        f"{1000 * statistics.median(measured.checked):.1f}",
+        f"**{text}**" if middle > DIGEST_LIMIT else text,
+    )
+
+
+def save_digests(results: list[DigestsMeasured], folder: str | Path) -> tuple[Path, Path]:
+    """Write `digests.md` and `digests.json` into a folder; returns both paths."""
+    text = f"# Cost of digests\n\n`floatlens bench --part digests`\n\n{digests_as_markdown(results)}"
+    return _save(text, results, folder, "digests")
+
+
+# -- what all tables share ---------------------------------------------------------------------------------------
 
 
 def _table(lines: list[tuple[str, ...]]) -> str:

@@ -315,8 +315,10 @@ def _mass(rows: _Rows) -> dict[str, Floats]:
     sinks = motion.sinks(rows.sets, SINK)
     wide = np.broadcast_to(rows.null[:, None], rows.share.shape)
     there = np.where(rows.sets.any(axis=-1, keepdims=True) & ~rows.sets, np.nan, rows.share)
-    key = motion.track(there).astype(np.int64)[..., None]
+    track = motion.track(there)[..., None]
+    key = np.nan_to_num(track).astype(np.int64)  # NaN where nothing was received: so is its share
     strongest = np.take_along_axis(rows.share, key, axis=-1) - np.take_along_axis(wide, key, axis=-1)
+    strongest = np.where(np.isfinite(track), strongest, np.nan)
     share = np.nan_to_num(rows.share)
     return {
         "strongest": strongest[..., 0].mean(axis=0),

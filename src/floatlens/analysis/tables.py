@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import pandas as pd
 
-__all__ = ["Table"]
+from floatlens.core.text import in_csv, in_latex, in_markdown
 
-_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\^{}"}
+__all__ = ["Table"]
 
 
 @dataclass(frozen=True)
@@ -29,37 +28,21 @@ class Table:
 
     def to_markdown(self) -> str:
         frame = self.to_frame()
-        lines = [list(map(_in_markdown, frame.columns)), ["---", *["---:"] * (len(self.columns) - 1)]]
-        lines += [list(map(_in_markdown, row)) for row in self.rows]
-        return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\n{_in_markdown(self.caption)}\n"
+        lines = [list(map(in_markdown, frame.columns)), ["---", *["---:"] * (len(self.columns) - 1)]]
+        lines += [list(map(in_markdown, row)) for row in self.rows]
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\n{in_markdown(self.caption)}\n"
 
     def to_csv(self) -> str:
-        return self.to_frame().map(_in_csv).to_csv(index=False, lineterminator="\n")
+        return self.to_frame().rename(columns=in_csv).map(in_csv).to_csv(index=False, lineterminator="\n")
 
     def to_latex(self) -> str:
         """For the package booktabs."""
-        heads = pd.MultiIndex.from_arrays([[_in_latex(name) for name in row] for row in (self._over(), self.columns)])
-        frame = pd.DataFrame([[_in_latex(cell) for cell in row] for row in self.rows], columns=heads)
+        heads = pd.MultiIndex.from_arrays([[in_latex(name) for name in row] for row in (self._over(), self.columns)])
+        frame = pd.DataFrame([[in_latex(cell) for cell in row] for row in self.rows], columns=heads)
         right = "r" * (len(self.columns) - 1)
         return frame.to_latex(
-            index=False, multicolumn_format="c", column_format="l" + right, caption=_in_latex(self.caption)
+            index=False, multicolumn_format="c", column_format="l" + right, caption=in_latex(self.caption)
         )
 
     def _over(self) -> list[str]:
         return [name for name, span in self.groups for _ in range(span)]
-
-
-def _in_markdown(text: str) -> str:
-    return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", " ".join(text.split())) if not _NUMBER.fullmatch(text) else text
-
-
-def _in_csv(text: str) -> str:
-    """A cell that a spreadsheet would take for a formula is quoted by an apostrophe, numbers aside."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") and not _NUMBER.fullmatch(text) else text
-
-
-def _in_latex(text: str) -> str:
-    return "".join(_LATEX.get(c, c) for c in " ".join(text.split()))
-
-
-_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?: \[-?\d+(?:\.\d+)?, -?\d+(?:\.\d+)?\])?")

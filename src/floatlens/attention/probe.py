@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from floatlens.attention.blocks import Block
 from floatlens.attention.mask import BlockMask
@@ -27,11 +27,12 @@ from floatlens.models.readout import Readout
 if TYPE_CHECKING:
     import xarray as xr
 
+    from floatlens.attention.mixing import MixerLayer
     from floatlens.attention.recorder import Committed
 
 __all__ = ["DecidingRows", "Layer", "Layout", "Mean", "Need", "PassState", "Probe", "Shape"]
 
-Need = Literal["columns", "entropy", "residual", "output"]
+Need = Literal["columns", "entropy", "residual", "output", "mixers"]
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,9 @@ class Layer:
     entropy: Tensor | None = None
     residual: Tensor | None = None
     softcap: float | None = None
+    module: nn.Module | None = None
+    """The attention module, and `root` the whole model it belongs to."""
+    root: nn.Module | None = None
 
     def add_columns(self, block: Block) -> None:
         """Add the block's column sums to those of its query classes."""
@@ -193,14 +197,16 @@ class Probe:
     """Base class of all probes: a subclass sets `name` and `variables`, and implements the methods that fill them.
 
     `needs` asks for "columns" (sums per query class and key), "entropy" (of each row), "residual" (the state that
-    enters the layer) or "output" (the state that leaves it). The registry `floatlens.probes.PROBES`, or the entry-point
-    group "floatlens.probes", gives names.
+    enters the layer), "output" (the state that leaves it) or "mixers" (layers without attention). The registry
+    `floatlens.probes.PROBES`, or the entry-point group "floatlens.probes", gives names.
     """
 
     name: ClassVar[str]
     variables: ClassVar[tuple[Variable, ...]]
     """What the probe writes into a trace; see `Variable` for which method fills which."""
     needs: ClassVar[frozenset[Need]] = frozenset()
+    attention_only: ClassVar[bool] = True
+    """Whether it has nothing to say of layers without attention."""
 
     def prepare(self, shape: Shape) -> None:
         """Before the first pass: check the size of what was asked for, and clear what an earlier capture left."""
@@ -213,6 +219,10 @@ class Probe:
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         """After the layer's last block: variables of this layer, (batch, then the dims after `layer`)."""
+        return {}
+
+    def mixer(self, layer: MixerLayer) -> Mapping[str, Tensor | Mean]:
+        """Instead of `begin`, `block` and `layer`, for a layer without attention."""
         return {}
 
     def output(self, layer: Layer, states: Tensor) -> None:
@@ -277,6 +287,8 @@ class DecidingRows(Probe):
                 held[block.batch, where] += values.sum(1) / layer.query.shape[1]
 
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
+        if layer not in self._found:  # it has no attention
+            return {}
         at = int(np.searchsorted(self._rows, row))
         if at >= len(self._rows) or self._rows[at] != row:
             raise AssertionError(f"row {row} was no candidate of this pass")

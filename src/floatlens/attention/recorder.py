@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from floatlens.attention.mixing import MixerLayer
 from floatlens.attention.probe import Layer, Layout, Mean, PassState, Probe
 from floatlens.attention.select import Select
 from floatlens.attention.variable import Variable
@@ -168,14 +169,15 @@ class Recorder:
         """Whether a step was selected."""
         return self.select.has_step(step, self.max_steps)
 
-    def wants(self, layer: Layer) -> bool:
+    def wants(self, layer: Layer | MixerLayer) -> bool:
         """Selected layers are observed in selected steps; with a cache in every step, as later ones build on it."""
         cached = self.model.kind == "arm" or layer.state.keep
         return layer.index in self.layers and (cached or self.files(layer.state.step)) and bool(self.probes)
 
-    def take(self, probe: Probe, layer: Layer) -> None:
+    def take(self, probe: Probe, layer: Layer | MixerLayer) -> None:
         """Take the probe's variables of this layer."""
-        for name, value in probe.layer(layer).items():
+        found = probe.layer(layer) if isinstance(layer, Layer) else probe.mixer(layer)
+        for name, value in found.items():
             spec = self._declared(probe, name, value)
             done = self._fit(spec, self._merge(spec, layer, value))
             if name not in self._current:
@@ -209,7 +211,7 @@ class Recorder:
             raise FloatlensError(f'probe "{probe.name}": {name} has {found} dimensions; expected ({dims})')
         return spec
 
-    def _merge(self, spec: Variable, layer: Layer, value: Tensor | Mean) -> Tensor:
+    def _merge(self, spec: Variable, layer: Layer | MixerLayer, value: Tensor | Mean) -> Tensor:
         """Combine this pass with the cached ones before it (see `Variable.merge`)."""
         slot = (spec.name, layer.index)
         before, weights = self._running.get(slot, (None, None)) if layer.state.offset else (None, None)
@@ -249,8 +251,10 @@ class Recorder:
         heads = list(self.heads)
         for probe in self._per_token:
             picked = [probe.deciding_row(layer, sample, row) for layer in self.layers]
-            for name in picked[0]:
-                values = np.stack([layer[name] for layer in picked]).astype(self.specs[name].dtype)
+            like = {name: value for layer in picked for name, value in layer.items()}
+            for name, one in like.items():
+                missing = np.full_like(one, np.nan if one.dtype.kind == "f" else -1)  # of layers without attention
+                values = np.stack([layer.get(name, missing) for layer in picked]).astype(self.specs[name].dtype)
                 found[name] = values[:, heads] if "head" in self.specs[name].dims else values
         return found
 

@@ -6,12 +6,10 @@ Statistics are computed by the probes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +18,9 @@ from torch import Tensor, nn
 from floatlens.attention.blocks import Block, attend
 from floatlens.attention.edit import Edit, applies, hooks_of
 from floatlens.attention.edit_checks import EditChecks
+from floatlens.attention.installation import SESSIONS, Installation
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
+from floatlens.attention.mixing import MixerLayer, terms_of
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
 from floatlens.attention.received import ReceivedAttention
 from floatlens.attention.recorder import Recorder
@@ -29,16 +29,16 @@ from floatlens.attention.select import Select
 from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel, Pass
-from floatlens.models.readout import layers_of, readout
+from floatlens.models.readout import readout
 
 __all__ = ["MANY_STEPS", "Session", "ambient_edits", "capture", "installed"]
 
 MANY_STEPS = 1 << 20
 """Upper bound where the number of steps is not known."""
+T = TypeVar("T")
 Before = Callable[[list[Block]], None]
 """Called with all blocks of some heads before any of them is edited."""
 IMPLEMENTATION = "floatlens_streamed"
-_SESSIONS: WeakKeyDictionary[nn.Module, Session] = WeakKeyDictionary()
 
 _HARMLESS_WORDS = """
     cache_position deterministic is_causal layer_idx logits_to_keep output_attentions output_hidden_states
@@ -89,6 +89,23 @@ class Session:
         """Forward pre-hook of every layer: the state that enters it."""
         self._residual = args[0] if args else kwargs["hidden_states"]
 
+    def note_mixer(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Forward pre-hook of every mixer without attention: the states that it mixes."""
+        if self.state is None:
+            return
+        if self.state.offset or self.state.keep:
+            raise FloatlensError(
+                "contributions of layers without attention need passes without a cache; decode with use_cache=False"
+            )
+        states = args[0] if args else kwargs["hidden_states"]
+        mask = args[1] if len(args) > 1 else kwargs.get("attention_mask")
+        index: Any = module.layer_idx
+        terms = terms_of(module, states, mask)
+        layer = MixerLayer(index, self.state, terms, self.model.num_heads, self.workspace.block_bytes)
+        if self.recorder.wants(layer):
+            for probe in self.probes:
+                self.recorder.take(probe, layer)
+
     def note_output(self, _: nn.Module, __: Any, output: Any) -> None:
         """Forward hook of every layer: the state that leaves it."""
         if self._open is not None and self._open.state.is_step and self.recorder.files(self._open.state.step):
@@ -114,6 +131,7 @@ class Session:
         if self.state is None:
             return run()
         layer = Layer(index, query, key, value, mask, scaling, self.state, residual=self._residual, softcap=softcap)
+        layer.module, layer.root = module, self.model.module
         watched = self.recorder.wants(layer)
         edits, before = self._begin_edits(layer, run) if self.edits else ([], None)
         groups = {edit.row_group for edit in edits if edit.wants_review(layer)}
@@ -232,14 +250,13 @@ def _streamed(
     causal = bool(getattr(module, "is_causal", False)) if is_causal is None else is_causal
     mask = as_block_mask(attention_mask, query.shape[2], key.shape[2], causal)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    session = _SESSIONS.get(module)
+    session = SESSIONS.get(module)
     if session is None:
         name = type(module).__name__
         raise FloatlensError(f"{name} runs the streamed attention outside a capture; reload the model")
     return session.attention(module, query, key, value, mask, scale, softcap), None
 
 
-@contextmanager
 def capture(
     model: LanguageModel,
     probes: Sequence[Probe] = (),
@@ -251,7 +268,7 @@ def capture(
     length: int | None = None,
     mean_heads: bool = False,
     workspace: Workspace | None = None,
-) -> Iterator[Recorder]:
+) -> Installation[Recorder]:
     """Observe every pass of `model`; the recorder that is yielded holds the results of the probes.
 
     `layout` names the regions of the sequence (default: everything is "question"). `steps` and `length` are upper
@@ -264,21 +281,23 @@ def capture(
     longest = length or model.max_length or 0
     shape = Shape(model.num_layers, model.num_heads, steps, longest, partial(readout, model), model.mask_id)
     for part in made:
+        if part.attention_only and not model.attention_layers:
+            raise FloatlensError(
+                f'{model.ref} has no attention, so the probe "{part.name}" finds nothing in it; use "contribution"'
+            )
         part.prepare(shape)
     for edit in edits:
         edit.prepare(model, shape)
     recorder = Recorder(model, made, layout, select or Select(), steps, length, mean_heads)
     recorder.edits = tuple(chosen)
     session = Session(model, made, chosen, recorder, workspace or Workspace())
-    with ExitStack() as stack:
-        stack.callback(recorder.release)
-        stack.enter_context(installed(model, session))
-        yield recorder
+    return installed(model, session, recorder, recorder.release)
 
 
 def ambient_edits(model: LanguageModel) -> Sequence[Edit]:
     """The edits of the enclosing `edit` context; an error while the model is being captured."""
-    outer = _SESSIONS.get(model.module)
+    model.check_caller()
+    outer = SESSIONS.get(model.module)
     if outer is None:
         return []
     if not outer.ambient:
@@ -286,46 +305,15 @@ def ambient_edits(model: LanguageModel) -> Sequence[Edit]:
     return outer.edits
 
 
-@contextmanager
-def installed(model: LanguageModel, session: Session) -> Iterator[None]:
-    """Route the module's attention to the session, and restore everything afterwards, including an outer session."""
+def installed(
+    model: LanguageModel, session: Session, result: T, release: Callable[[], None] = lambda: None
+) -> Installation[T]:
+    """A context in which the module's attention is routed to the session; `with` gives `result`.
+
+    Everything is restored afterwards, including an outer session, and then `release` is called.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(IMPLEMENTATION, _streamed)
     AttentionMaskInterface.register(IMPLEMENTATION, describe_mask)
-    module = model.module
-    before = module.config._attn_implementation
-    outer = _SESSIONS.get(module)
-    hooks = []
-    try:
-        if outer is not None:
-            model.observers.remove(outer)
-        for part in module.modules():
-            _SESSIONS[part] = session
-        if "residual" in session.needs:
-            note = session.note_residual
-            hooks = [one.register_forward_pre_hook(note, with_kwargs=True) for one in layers_of(module).values()]
-        if "output" in session.needs:
-            hooks += [one.register_forward_hook(session.note_output) for one in layers_of(module).values()]
-            model.whole_rows = True
-        module.set_attn_implementation(IMPLEMENTATION)
-        if module.config._attn_implementation != IMPLEMENTATION:  # transformers only logs a warning
-            name = type(module).__name__
-            raise FloatlensError(f"{model.ref}: {name} has its own attention function; this model cannot be traced")
-        model.observers.append(session)
-        model.describes_masks = True
-        yield
-    finally:
-        model.describes_masks = outer is not None
-        model.whole_rows = outer is not None and "output" in outer.needs
-        if session in model.observers:
-            model.observers.remove(session)
-        module.set_attn_implementation(before)
-        for hook in hooks:
-            hook.remove()
-        for part in module.modules():
-            _SESSIONS.pop(part, None)
-            if outer is not None:
-                _SESSIONS[part] = outer
-        if outer is not None:
-            model.observers.append(outer)
+    return Installation(model, session, IMPLEMENTATION, result, release)

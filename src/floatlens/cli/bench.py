@@ -1,4 +1,4 @@
-"""`floatlens bench`: costs of capture, edits and index updates, speed-up with two workers. Part of the repository."""
+"""`floatlens bench`: costs of capture, edits, digests and index updates, speed-up with two workers. For the lab."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ __all__ = ["bench"]
 
 def bench(
     part: Annotated[
-        Literal["all", "capture", "edits", "throughput", "index"],
-        option("Cost of capture, of edits, speed-up with two workers, update of an index, or all."),
+        Literal["all", "capture", "edits", "digests", "throughput", "index"],
+        option("Cost of capture, edits or digests, speed-up with two workers, update of an index, or all."),
     ] = "all",
     lengths: Annotated[
-        str | None, option("Comma-separated sequence lengths.", metavar="N,N", default="512 to 8192; edits: up to 2048")
+        str | None,
+        option("Comma-separated sequence lengths.", metavar="N,N", default="512 to 8192, or to 2048"),
     ] = None,
     rounds: Annotated[int | None, option("Repetitions of each variant.", min=1, default="3; edits: 2")] = None,
     threads: Annotated[int | None, option("Torch threads.", default="all cores")] = None,
@@ -28,7 +29,7 @@ def bench(
     ] = sys.platform == "linux",
     out: Annotated[Path, option("Folder for tables and numbers.", metavar="FOLDER")] = Path("benchmarks"),
 ) -> None:
-    """Measure the cost of capture and edits.
+    """Measure the cost of capture, edits and digests.
 
     Decoding with capture is compared with decoding without it and with eager attention; all variants take turns in one
     run. The throughput part measures the speed-up with two workers, the index part the update of an index of documents
@@ -47,6 +48,10 @@ def bench(
         edited = benches.run_edits(benches.EditPlan(rounds=rounds or 2, **chosen), say=say)
         sys.stdout.write(benches.edits_as_markdown(edited))
         say("saved {} and {}".format(*benches.save_edits(edited, out)))
+    if part in ("all", "digests"):
+        sealed = benches.run_digests(benches.DigestPlan(rounds=rounds or 3, **chosen), say=say)
+        sys.stdout.write(benches.digests_as_markdown(sealed))
+        say("saved {} and {}".format(*benches.save_digests(sealed, out)))
     if part in ("all", "throughput"):
         from floatlens_lab.bench.throughput import as_markdown, measure, save
 

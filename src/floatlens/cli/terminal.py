@@ -7,7 +7,6 @@ control sequence. Nothing here knows what is being done; rich is imported when a
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 import warnings
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from floatlens.core.errors import FloatlensWarning
+from floatlens.core.text import clean, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,17 +35,9 @@ __all__ = [
     "warnings_shown",
 ]
 
-# Control characters, and the marks that let a text reorder the line it stands in; lone surrogates cannot be encoded.
-_UNSAFE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN_EVERY = 10.0
 _SURE = 2.0
 """Seconds before the time left is shown: the first items say little about the others."""
-
-
-def clean(text: str) -> str:
-    """The text in one line and without anything that could act on a terminal."""
-    return " ".join(_SURROGATE.sub("\ufffd", _UNSAFE.sub("", text)).split())
 
 
 def visible(piece: str) -> str:
@@ -81,12 +73,21 @@ def say_skipped(skipped: Mapping[str, str]) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that takes no markup from text; tables that go to a file or a pipe are 120 columns wide."""
+    """A console that takes no markup and no control character from text, whoever made it.
+
+    Tables that go to a file or a pipe are 120 columns wide.
+    """
     from rich.console import Console
+    from rich.segment import Segment
+
+    class SafeConsole(Console):
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+            for one in super().render(renderable, options):
+                yield one if one.control else Segment(printable(one.text), one.style)
 
     terminal = _is_terminal(sys.stderr if stderr else sys.stdout)
     width = None if terminal or "COLUMNS" in os.environ else 120
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
+    return SafeConsole(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
 
 
 @contextmanager

@@ -169,17 +169,18 @@ def trace_view(trace: Trace, where: str) -> Table:
     """Where a trace comes from and what it holds."""
     attrs, model = trace.data.attrs, trace.model
     heads = many(model["heads"], "head") + (f" on {model['kv_heads']}" if model["kv_heads"] != model["heads"] else "")
-    sizes = (model["family"], KINDS[model["kind"]], many(model["layers"], "layer"), heads, model["dtype"])
-    decoding = attrs["decoding"]
-    settings = ", ".join(f"{name} {value}" for name, value in decoding["settings"].items())
-    versions = ", ".join(f"{name} {attrs['versions'][name]}" for name in ("floatlens", "torch", "transformers"))
-    revision = "" if model["revision"] is None else f" at {model['revision']}"
+    sizes = (model.get("family"), KINDS[model["kind"]], many(model["layers"], "layer"), heads, model.get("dtype"))
+    decoding, made = attrs["decoding"], attrs["versions"]
+    settings = ", ".join(f"{name} {value}" for name, value in decoding.get("settings", {}).items())
+    versions = ", ".join(f"{name} {made[name]}" for name in ("floatlens", "torch", "transformers") if name in made)
+    how = f"{decoding.get('sampler', '(unknown)')} in {many(decoding['forward_passes'], 'forward pass')}"
+    revision = "" if model.get("revision") is None else f" at {model['revision']}"
     return pairs(
         [
             ("trace", where),
             ("model", f"{model['ref']}{revision}"),
-            ("", ", ".join(sizes)),
-            ("decoded by", f"{decoding['sampler']} in {many(decoding['forward_passes'], 'forward pass')}"),
+            ("", ", ".join(filter(None, sizes))),
+            ("decoded by", how),
             ("", settings),
             ("prompt", _prompt_line(trace)),
             *_held(trace),
@@ -190,19 +191,19 @@ def trace_view(trace: Trace, where: str) -> Table:
 
 def _prompt_line(trace: Trace) -> str:
     attrs = trace.data.attrs
-    prompt, length = attrs["prompt"], attrs["decoding"]["prompt_length"]
+    prompt, length = attrs["prompt"], attrs["decoding"].get("prompt_length", trace.data.sizes["key"])
     region_of = trace.data["region_of"].values[:length].tolist()
     gold = None if prompt["gold"] is None else f"doc{prompt['gold'] + 1}"
     counted = [(name, region_of.count(i)) for i, name in enumerate(trace.regions)]
     regions = ", ".join(f"{name}{' (gold)' * (name == gold)} {count}" for name, count in counted if count)
     line = f"{length} tokens: {regions}"
-    if prompt["template"] is not None:
-        line = f"{prompt['template']}{', as a chat message' * bool(prompt['chat'])}; {line}"
-    if prompt["dropped_documents"]:
+    if prompt.get("template") is not None:
+        line = f"{prompt['template']}{', as a chat message' * bool(prompt.get('chat'))}; {line}"
+    if prompt.get("dropped_documents"):
         line += f"; {prompt['dropped_documents']} documents dropped to fit"
     marked = int(trace.data["evidence"].values.sum())
     return line + (
-        f"; evidence: {many(marked, 'token')} ({prompt['evidence_kind']})" if marked else "; no evidence marked"
+        f"; evidence: {many(marked, 'token')} ({prompt.get('evidence_kind')})" if marked else "; no evidence marked"
     )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["digest_of_file", "fingerprint", "locked", "replaced", "write_atomically"]
+__all__ = ["digest_of_file", "fingerprint", "locked", "replaced", "sync_folder", "write_atomically"]
 
 _MIB = 1 << 20
 _READ_WHOLE = 64 * _MIB
@@ -28,8 +28,21 @@ def replaced(path: Path) -> Iterator[Path]:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())  # the content is on the disk before the name points to it
         os.replace(temporary, path)
+        sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Bring the names of a folder to the disk, where the system can."""
+    if os.name != "posix":
+        return
+    entry = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems refuse
+            os.fsync(entry)
+    finally:
+        os.close(entry)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -68,7 +81,8 @@ def fingerprint(files: Sequence[Path]) -> str:
 def locked(path: Path, refusal: str) -> Iterator[None]:
     """Hold the lock file `path`; where another process holds it, raise a FloatlensError with `refusal` at once.
 
-    The operating system releases the lock when the process ends, however it ends.
+    The operating system releases the lock when the process ends, however it ends. The folder is locked as well, so
+    nobody gets in where somebody removes the file.
     """
     from filelock import FileLock, Timeout
 
@@ -78,6 +92,28 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
     except Timeout:
         raise FloatlensError(refusal) from None
     try:
-        yield
+        with _locked_folder(path.parent, refusal):
+            yield
     finally:
         lock.release()
+
+
+@contextmanager
+def _locked_folder(path: Path, refusal: str) -> Iterator[None]:
+    """Hold the lock of a folder itself, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    entry = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(entry, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FloatlensError(refusal) from None
+        except OSError:
+            pass  # a network file system without them; the lock file is held
+        yield
+    finally:
+        os.close(entry)

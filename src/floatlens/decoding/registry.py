@@ -45,8 +45,8 @@ class Sampler:
         return self.kind == model.kind and own and (not self.blocks or model.attention == "block_causal")
 
 
-_NAMES = """ar bd3lm dream fast_dllm_v2 llada llada2 llada21 llada_var nemotron_ar nemotron_diffusion
-    nemotron_linear_spec sdar threshold"""
+_NAMES = """ar bd3lm dream fast_dllm_v2 lfm2_card llada llada2 llada21 llada_var nemotron_ar
+    nemotron_diffusion nemotron_linear_spec sdar threshold"""
 SAMPLERS: Registry[Sampler] = Registry(
     "sampler",
     "floatlens.samplers",

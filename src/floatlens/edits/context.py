@@ -6,8 +6,8 @@ is installed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from floatlens.attention.edit import Change, Edit
@@ -39,8 +39,7 @@ class EditContext:
         return [change for edit in self.edits for change in edit.report()]
 
 
-@contextmanager
-def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None) -> Iterator[EditContext]:
+def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None) -> AbstractContextManager[EditContext]:
     """Apply `edits` to the model's attention, in this order (see `Edit`), for everything that runs inside.
 
     Steps restart at 0 in each run. A diffusion run continues while no token is changed, an autoregressive one while the
@@ -57,12 +56,10 @@ def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None)
         item.prepare(model, shape)
     active = [item for item in edits if item.active]
     if not active:
-        yield EditContext(edits, None)
-        return
+        return nullcontext(EditContext(edits, None))
     recorder = Recorder(model, [], None, Select(), MANY_STEPS)
     session = Session(model, [], [*outer, *active], recorder, workspace or Workspace(), ambient=True)
-    with installed(model, session):
-        yield EditContext(edits, session)
+    return installed(model, session, EditContext(edits, session))
 
 
 def _check_steps(item: Edit) -> None:

@@ -127,6 +127,6 @@ def _alone(model: LanguageModel, token: int) -> dict[int, tuple[Tensor, Tensor]]
     session = Session(model, [], [catch], Recorder(model, [], None, Select(), 1), Workspace())
     rotary = any("inv_freq" in name for name, _ in model.module.named_buffers())
     place = torch.tensor([[-1]]) if rotary else None
-    with installed(model, session):
+    with installed(model, session, None):
         model.forward(torch.tensor([[token]]), positions=place)
     return catch.states

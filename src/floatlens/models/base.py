@@ -11,15 +11,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from floatlens.core.errors import FloatlensError
+from floatlens.models.caller import OneCaller, alone
 from floatlens.models.chosen_rows import chosen_rows, short_tail
+from floatlens.models.finite import check_logits
+from floatlens.models.observer import PassObserver
 from floatlens.models.told import check_block_size
-from floatlens.models.visibility import Visibility, causal_blocks, position_blocks
+from floatlens.models.visibility import Visibility, causal_blocks, layers_with_attention, position_blocks
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -60,16 +63,8 @@ class Pass:
     """Whether the pass belongs to the same decoding run as the last one; None where the caller does not say."""
 
 
-class PassObserver(Protocol):
-    """What capture implements to be told when a pass begins and when it has ended."""
-
-    def begin(self, info: Pass) -> None: ...
-
-    def end(self) -> None: ...
-
-
 @dataclass(eq=False, repr=False)
-class LanguageModel:
+class LanguageModel(OneCaller):
     """A loaded model. `kind` is "arm" (autoregressive) or "mdm" (masked diffusion).
 
     `shift` says that the logits of row i decide position i + 1. `head` is the module whose input is cut to the rows
@@ -110,6 +105,7 @@ class LanguageModel:
     """The attention function reads `Pass.visible`, so no (query, key) mask is built; set while it is captured."""
 
     def __post_init__(self) -> None:
+        self._peak: Tensor | None = None
         if self.kind == "mdm" and self.mask_id is None:
             raise FloatlensError(f"{self.ref}: a masked diffusion model needs a mask token, and none was given")
         if self.attention is None:
@@ -143,6 +139,10 @@ class LanguageModel:
         return self._number("num_attention_heads")
 
     @property
+    def attention_layers(self) -> tuple[int, ...]:
+        return layers_with_attention(getattr(self.config, "layer_types", None), self.num_layers)
+
+    @property
     def num_kv_heads(self) -> int:
         given = getattr(self.config, "num_key_value_heads", None)
         return self.num_heads if given is None else int(given)
@@ -173,6 +173,7 @@ class LanguageModel:
     # -- running --------------------------------------------------------------------------------------------------
 
     @torch.inference_mode()
+    @alone
     def forward(
         self,
         ids: Tensor,
@@ -218,6 +219,7 @@ class LanguageModel:
         finally:
             if cache is not None and not keep:
                 cache.crop(offset - int(cache.get_seq_length()))
+        self._peak = check_logits(self, logits, self._peak, inputs if cache is None else None)
         return logits[0] if logits_at is not None and logits_at.ndim == 2 else logits
 
     def new_cache(self, *, own_blocks: bool = False) -> Cache:
@@ -378,8 +380,7 @@ class LanguageModel:
         if type(self.module).__name__ not in _POSITION_WISE:
             return None
         layers: Any = self.module.get_submodule("model.layers")
-        last: nn.Module = layers[-1]
-        return last
+        return layers[-1]  # type: ignore[no-any-return]
 
     def _needed(self, logits_at: Tensor | None) -> Tensor | None:
         """(query,) bool: rows that the last layer has to finish, where it can leave the others out."""

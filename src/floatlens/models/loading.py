@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.models.finite import check_weights
 
 from . import names, registry
 from .adapted import adapter_folder, base_of, merge, read_adapted
@@ -73,14 +74,14 @@ def load(
         path = names.resolve(name)
         folder = adapter_folder(name, path, adapter)
         if folder is None:
-            return _load_whole(name, path, chosen, place, revision, told)
+            return check_weights(_load_whole(name, path, chosen, place, revision, told))
         base = name if adapter is not None else base_of(folder)
         try:
             loaded = _load_whole(base, names.resolve(base), chosen, place, revision, told)
             digest = weights_of(names.resolve(base), revision)
         except FloatlensError as error:
             raise FloatlensError(f"{folder}: its base model cannot be loaded: {error}") from error
-        return merge(loaded, folder, name if adapter is None else f"{name} + {folder}", digest)
+        return check_weights(merge(loaded, folder, name if adapter is None else f"{name} + {folder}", digest))
 
 
 def _load_whole(

@@ -30,6 +30,8 @@ FAMILIES: Registry[Family] = Registry(
         "a2d-qwen3": "floatlens.models.a2d:QWEN3",
         "sdar": "floatlens.models.sdar:FAMILY",
         "fast-dllm-v2": "floatlens.models.fast_dllm_v2:FAMILY",
+        "caduceus": "floatlens.models.caduceus:FAMILY",
+        "lfm2-diffusion": "floatlens.models.lfm2_diffusion:FAMILY",
         "masked-lm": "floatlens.models.masked_lm:FAMILY",
         _FALLBACK: "floatlens.models.causal:FAMILY",
     },

@@ -7,11 +7,15 @@ name. It never fills in a default: a class default that differs from the checkpo
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from floatlens.core.borders import SETTINGS, read_json
 from floatlens.core.errors import FloatlensError
+from floatlens.core.validation import short
 from floatlens.models.told import Told
 
 __all__ = ["BOOKKEEPING", "Settings"]
@@ -25,6 +29,12 @@ _WORDS = """_attn_implementation _attn_implementation_autoset _name_or_path arch
     typical_p unk_token_id use_cache attention_dropout _commit_hash"""
 BOOKKEEPING = frozenset(_WORDS.split())
 """Keys that name, describe or train a model and never change what a forward pass in eval mode computes."""
+
+
+_INDEX = 64 << 20
+"""Bytes of the largest index of shards."""
+_LARGEST = 2**31
+"""Of sizes and token ids: what a tensor's dimension can be."""
 
 
 class Settings(Mapping[str, Any]):
@@ -43,12 +53,9 @@ class Settings(Mapping[str, Any]):
     @classmethod
     def read(cls, path: Path, told: Told | None = None) -> Settings:
         """Read one config.json."""
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise FloatlensError(f"{path.parent}: there is no {path.name} in it, so it is not a checkpoint") from None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise FloatlensError(f"{path}: not valid JSON ({error})") from error
+        if not os.path.lexists(path):
+            raise FloatlensError(f"{path.parent}: there is no {path.name} in it, so it is not a checkpoint")
+        values = read_json(path, _INDEX if path.name.endswith(".index.json") else SETTINGS)
         if not isinstance(values, dict):
             raise FloatlensError(f"{path}: expected a JSON object, found {type(values).__name__}")
         return cls(values, str(path), told)
@@ -73,22 +80,22 @@ class Settings(Mapping[str, Any]):
     def integer(self, key: str) -> int:
         """A positive whole number that must be there."""
         value = self._needed(key)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise FloatlensError(f"{self.where}: `{key}` must be a positive integer, not {json.dumps(value)}")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < _LARGEST:
+            raise FloatlensError(f"{self.where}: `{key}` must be a positive integer, not {short(value)}")
         return value
 
     def number(self, key: str) -> float:
         """A positive number that must be there."""
         value = self._needed(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-            raise FloatlensError(f"{self.where}: `{key}` must be a positive number, not {json.dumps(value)}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise FloatlensError(f"{self.where}: `{key}` must be a positive number, not {short(value)}")
         return float(value)
 
     def switch(self, key: str) -> bool:
         """True or false; absent or null is off."""
         value = self.get(key)
         if value is not None and not isinstance(value, bool):
-            raise FloatlensError(f"{self.where}: `{key}` must be true or false, not {json.dumps(value)}")
+            raise FloatlensError(f"{self.where}: `{key}` must be true or false, not {short(value)}")
         return bool(value)
 
     def token(self, key: str) -> int | None:
@@ -96,14 +103,14 @@ class Settings(Mapping[str, Any]):
         value = self.get(key)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise FloatlensError(f"{self.where}: `{key}` must be a token id, not {json.dumps(value)}")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LARGEST:
+            raise FloatlensError(f"{self.where}: `{key}` must be a token id, not {short(value)}")
         return value
 
     def tokens(self, key: str) -> list[int] | int | None:
         """One token id, several, or None."""
         value = self.get(key)
-        if isinstance(value, list) and all(isinstance(item, int) and item >= 0 for item in value):
+        if isinstance(value, list) and all(type(item) is int and 0 <= item < _LARGEST for item in value):
             return value
         return self.token(key)
 
@@ -115,7 +122,7 @@ class Settings(Mapping[str, Any]):
         if not any(value == fine and isinstance(value, bool) == isinstance(fine, bool) for fine in covered):
             fine = " or ".join(json.dumps(item) for item in covered)
             raise FloatlensError(
-                f"{self.where}: `{key}` is {json.dumps(value)}, which the {family} family does not cover (only {fine})"
+                f"{self.where}: `{key}` is {short(value)}, which the {family} family does not cover (only {fine})"
             )
 
     def nothing_else(self, family: str, idle: Iterable[str]) -> None:
@@ -124,7 +131,7 @@ class Settings(Mapping[str, Any]):
             value = self._values[key]
             if value:
                 raise FloatlensError(
-                    f"{self.where}: the {family} family does not know `{key}` (here {json.dumps(value)[:80]}), "
+                    f"{self.where}: the {family} family does not know `{key}` (here {short(value, 80)}), "
                     "which may change what the model computes; remove it if it does not"
                 )
 
@@ -133,14 +140,14 @@ class Settings(Mapping[str, Any]):
         scaling = self.get("rope_scaling")
         if scaling and _rope_type(scaling) != "default":
             raise FloatlensError(
-                f"{self.where}: `rope_scaling` is {json.dumps(scaling)}, which the {family} family does not cover"
+                f"{self.where}: `rope_scaling` is {short(scaling)}, which the {family} family does not cover"
             )
         parameters = self.get("rope_parameters")
         if not isinstance(parameters, dict):
             return self.number("rope_theta")
         if _rope_type(parameters) != "default":
             raise FloatlensError(
-                f"{self.where}: `rope_parameters` is {json.dumps(parameters)}, which the {family} family does not cover"
+                f"{self.where}: `rope_parameters` is {short(parameters)}, which the {family} family does not cover"
             )
         return Settings(parameters, f"{self.where} (rope_parameters)").number("rope_theta")
 

@@ -7,6 +7,7 @@ block after a causal context one number for all of that block. Numbers never dec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["Visibility", "causal_blocks", "position_blocks"]
+__all__ = ["Visibility", "causal_blocks", "layers_with_attention", "position_blocks"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,3 +91,10 @@ def causal_blocks(batch: int, keys: int, device: torch.device | None = None) -> 
 def position_blocks(positions: Tensor, block_size: int) -> Tensor:
     """(batch, key) block numbers of block-causal attention, by absolute position."""
     return positions // block_size
+
+
+def layers_with_attention(kinds: Sequence[str] | None, layers: int) -> tuple[int, ...]:
+    """The layers with attention, by the kinds that a configuration names (None: all); state-space and convolution
+    layers have none. Example: `layers_with_attention(["conv", "full_attention"], 2)  # (1,)`"""
+    named = kinds or ["attention"] * layers
+    return tuple(i for i, kind in enumerate(named) if "attention" in kind and kind != "linear_attention")

@@ -8,13 +8,14 @@ Nothing here knows matplotlib or plotly, and nothing is computed beyond the arra
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from floatlens.analysis.intervals import Estimate
+from floatlens.core.text import printable
 
 __all__ = [
     "SHUFFLED",
@@ -31,7 +32,10 @@ __all__ = [
     "legend_entries",
     "number_ticks",
     "series",
+    "without_controls",
 ]
+
+T = TypeVar("T")
 
 Stroke = Literal["solid", "dashed", "dashdot", "dotted"]
 Ticks = tuple[tuple[float, str], ...]
@@ -244,3 +248,19 @@ def legend_entries(figure: Figure) -> tuple[Entry, ...]:
         if any(one.role == role for one in drawn):
             found[look.label] = Entry(look, role)
     return (*found.values(), *figure.legend)
+
+
+def without_controls(part: T) -> T:
+    """A description, or a part of one, without control characters: they make an SVG invalid."""
+    made: Any = part
+    if isinstance(part, str):
+        made = printable(part)
+    elif isinstance(part, tuple | list):
+        made = type(part)(without_controls(one) for one in part)
+    elif isinstance(part, Mapping):
+        made = {without_controls(key): without_controls(one) for key, one in part.items()}
+    elif is_dataclass(part) and not isinstance(part, type):
+        made = replace(
+            part, **{one.name: without_controls(getattr(part, one.name)) for one in fields(part) if one.init}
+        )
+    return cast("T", made)

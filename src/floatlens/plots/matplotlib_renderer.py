@@ -16,7 +16,7 @@ from matplotlib.figure import Figure as BaseFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from floatlens.core.errors import FloatlensError, did_you_mean
-from floatlens.plots.description import Entry, Figure, Panel, legend_entries
+from floatlens.plots.description import Entry, Figure, Panel, legend_entries, without_controls
 from floatlens.plots.matplotlib_axes import GREY, SMALL, handle, paint, set_up
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def render(
     panel: str | None = None,
 ) -> BaseFigure:
     """Draw a description as a new figure, or into given axes: one for each panel, or one for the named `panel`."""
-    if panel is not None:
-        figure = _only(figure, panel)
+    figure = without_controls(figure if panel is None else _only(figure, panel))
     with rc_context(RC):
         return _fresh(figure, figsize) if ax is None else _into(figure, ax)
 

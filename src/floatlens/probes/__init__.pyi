@@ -1,4 +1,5 @@
 from .answer_rows import AnswerRows as AnswerRows
+from .contribution import Contribution as Contribution
 from .entropy import Entropy as Entropy
 from .extremes import Extremes as Extremes
 from .flow import Flow as Flow
@@ -8,5 +9,6 @@ from .qk import QK as QK
 from .received import Received as Received
 from .registry import DEFAULT_PROBES as DEFAULT_PROBES
 from .registry import PROBES as PROBES
+from .registry import default_probes as default_probes
 from .registry import make_probes as make_probes
 from .rollout import Rollout as Rollout

@@ -10,8 +10,9 @@ from floatlens.core.registry import Registry
 
 if TYPE_CHECKING:
     from floatlens.attention.probe import Probe
+    from floatlens.models.base import LanguageModel
 
-__all__ = ["DEFAULT_PROBES", "PROBES", "make_probes"]
+__all__ = ["DEFAULT_PROBES", "PROBES", "default_probes", "make_probes"]
 
 PROBES: Registry[type[Probe]] = Registry(
     "probe",
@@ -24,12 +25,20 @@ PROBES: Registry[type[Probe]] = Registry(
         "rollout": "floatlens.probes.rollout:Rollout",
         "qk": "floatlens.probes.qk:QK",
         "extremes": "floatlens.probes.extremes:Extremes",
+        "contribution": "floatlens.probes.contribution:Contribution",
         "lens": "floatlens.probes.lens:Lens",
         "matrix": "floatlens.probes.matrix:Matrix",
     },
 )
 DEFAULT_PROBES = ("received", "entropy", "flow", "answer_rows", "rollout", "qk", "extremes")
 """What a trace records unless told otherwise: every probe that keeps no (query, key) matrix and no states."""
+
+
+def default_probes(model: LanguageModel) -> tuple[str, ...]:
+    """The same for a model: contributions where some layers have no attention, and alone where none has any."""
+    if len(model.attention_layers) == model.num_layers:
+        return DEFAULT_PROBES
+    return (*DEFAULT_PROBES, "contribution") if model.attention_layers else ("contribution",)
 
 
 def make_probes(wanted: Sequence[str | Probe]) -> list[Probe]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jinja2 import TemplateError
 from numpy.typing import NDArray
 
 from floatlens.core.errors import FloatlensError, FloatlensWarning
+from floatlens.prompts.bounded_chat import check_template, within_bounds
 from floatlens.prompts.template import Rendered, Span
 from floatlens.prompts.types import Prompt
 
@@ -119,11 +119,21 @@ def wrap_chat(tokenizer: PreTrainedTokenizerBase, frame: tuple[str, str], render
 def _apply_chat(tokenizer: PreTrainedTokenizerBase, content: str) -> str:
     message = [{"role": "user", "content": content}]
     try:
-        return str(tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False))
-    except (TemplateError, ValueError, TypeError) as error:
-        raise FloatlensError(
-            f"the tokenizer's chat template failed: {error}; use chat=False to leave it out"
-        ) from error
+        for source in _sources(tokenizer.chat_template):
+            check_template(source)
+        return within_bounds(
+            lambda: str(tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False))
+        )
+    except FloatlensError:
+        raise
+    except Exception as error:  # a template can raise whatever Python's operators raise
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise FloatlensError(f"the tokenizer's chat template failed: {said}; use chat=False to leave it out") from error
+
+
+def _sources(given: Any) -> list[str]:
+    """The texts of a tokenizer's chat templates, of which it may have several by name."""
+    return [one for one in (given.values() if isinstance(given, dict) else [given]) if isinstance(one, str)]
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> Encoded:

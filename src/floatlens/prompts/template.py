@@ -15,9 +15,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
-
+from floatlens.core.borders import check_values, read_bounded
 from floatlens.core.errors import FloatlensError, did_you_mean
+from floatlens.core.yaml_border import MOST_BYTES, load_yaml
 from floatlens.prompts.types import Document
 
 __all__ = ["Rendered", "Span", "Template", "load_template", "render", "template_names"]
@@ -85,11 +85,9 @@ def load_template(ref: str | Path | Template = "default") -> Template:
         return _bundled(ref)
     path = Path(ref)
     try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise FloatlensError(
-            f"template {path}: {error.strerror or error}; give a name or the path of a .yaml"
-        ) from None
+        raw = read_bounded(path, MOST_BYTES)
+    except FloatlensError as error:
+        raise FloatlensError(f"template {error}; give a name or the path of a .yaml") from None
     return _parse(raw, str(path), digest=True)
 
 
@@ -125,9 +123,11 @@ def _parse(raw: bytes, where: str, *, digest: bool) -> Template:
 
 def _fields(raw: bytes, where: str) -> dict[str, Any]:
     try:
-        fields = yaml.safe_load(raw)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise FloatlensError(f"template {where}: not valid YAML: {error}") from None
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise FloatlensError(f"template {where}: not a text file in UTF-8") from None
+    fields = load_yaml(text, f"template {where}")
+    check_values(fields, f"template {where}")
     if not isinstance(fields, dict):
         raise FloatlensError(f"template {where}: expected keys such as name, version, rag; got {type(fields).__name__}")
     for key in fields:

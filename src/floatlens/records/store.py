@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMAT",
+    "RECORDS",
     "append_records",
     "has_answers",
     "is_run",
@@ -38,12 +39,13 @@ __all__ = [
 
 FORMAT = 3
 """Version of manifest.json and records.jsonl."""
-_RECORDS, _MANIFEST = "records.jsonl", "manifest.json"
+RECORDS = "records.jsonl"
+_MANIFEST = "manifest.json"
 
 
 def read_records(folder: Path) -> list[Record]:
     """The records of a run folder, in the order in which items were done; a torn last line is left out."""
-    path = folder / _RECORDS
+    path = folder / RECORDS
     if not path.is_file():
         return []
     lines = path.read_bytes().split(b"\n")
@@ -65,7 +67,7 @@ def read_records(folder: Path) -> list[Record]:
 
 def append_records(folder: Path, records: Iterable[Record]) -> None:
     """Add one line for each record, in a single write that is flushed to disk."""
-    with (folder / _RECORDS).open("ab") as file:
+    with (folder / RECORDS).open("ab") as file:
         file.write(b"".join(record.line() for record in records))
         file.flush()
         os.fsync(file.fileno())
@@ -73,7 +75,7 @@ def append_records(folder: Path, records: Iterable[Record]) -> None:
 
 def write_records(folder: Path, records: Iterable[Record]) -> None:
     """Replace all records of a run folder."""
-    write_atomically(folder / _RECORDS, b"".join(record.line() for record in records))
+    write_atomically(folder / RECORDS, b"".join(record.line() for record in records))
 
 
 # -- the manifest -------------------------------------------------------------------------------------------------

@@ -45,6 +45,18 @@ def run_plan(plan: Plan, run: RunFolder, executor: Executor, stop: Stop | None =
                 with stop.writing():
                     new = _write(run, result)
                 yield from new
+    run.check_untouched()
+    _check_files(run)
+
+
+def _check_files(run: RunFolder) -> None:
+    """An error where a trace that is on record has gone since: the run would count what is not there."""
+    gone = [one for one in run.records.values() if one.status == "done" and not one.complete(run.path)]
+    if gone:
+        raise FloatlensError(
+            f"{run.path / str(gone[0].file)}: removed by somebody else during the run ({len(gone)} in all); "
+            "run it again"
+        )
 
 
 def _write(run: RunFolder, result: Traced | Sequence[Record]) -> list[Record]:

@@ -14,12 +14,17 @@ from typing import Any
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import locked, write_atomically
 from floatlens.records.record import Record
-from floatlens.records.store import append_records, is_run, read_manifest, read_records, write_records
+from floatlens.records.store import RECORDS, append_records, is_run, read_manifest, read_records, write_records
 from floatlens.runs.manifest import merged
 
 __all__ = ["RunFolder"]
 
-_OWN = {".lock", ".manifest.json.new"}
+_OWN = {".lock"}
+
+
+def _own(name: str) -> bool:
+    """Whether a file can be there before the manifest is: the lock, or something that a killed run was writing."""
+    return name in _OWN or (name.startswith(".") and name.endswith(".new"))
 
 
 class RunFolder:
@@ -32,6 +37,7 @@ class RunFolder:
         self.path = path
         self.records: dict[str, Record] = {}
         """By item."""
+        self._left: tuple[int, int] | None = None  # which file the records are in, and its size, as we left it
 
     @staticmethod
     @contextmanager
@@ -44,6 +50,7 @@ class RunFolder:
             for left in (run.path / "traces").rglob(".*.new"):  # what a killed run was writing
                 left.unlink()
             run.records = {record.item: record for record in read_records(run.path)}
+            run._left = run._now()
             yield run
 
     @property
@@ -76,7 +83,31 @@ class RunFolder:
     def forget(self, again: Callable[[Record], bool]) -> None:
         """Drop the records of items that will be done again, and repair a torn last line."""
         self.records = {item: record for item, record in self.records.items() if not again(record)}
+        self.check_untouched()
         write_records(self.path, self.records.values())
+        self._left = self._now()
+
+    def check_untouched(self) -> None:
+        """An error where somebody else wrote into the records, or removed them or the lock, since we last wrote.
+
+        Without it a run would end with fewer records on file than it counts.
+        """
+        if self._now() != self._left:
+            raise FloatlensError(
+                f"{self.path / RECORDS}: changed or removed by somebody else while this run was writing it; "
+                "run it again: what is not on record is done again"
+            )
+        if not (self.path / ".lock").exists():
+            raise FloatlensError(
+                f"{self.path / '.lock'}: removed by somebody else while this run was writing; run it again to check it"
+            )
+
+    def _now(self) -> tuple[int, int] | None:
+        try:
+            found = (self.path / RECORDS).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_size
 
     def add(self, records: Sequence[Record], contents: Mapping[str, bytes] | None = None) -> list[Record]:
         """Put outcomes on record in one write, after their files; gives those that were not done before.
@@ -89,7 +120,9 @@ class RunFolder:
             target = self.path / name
             target.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(target, content)
+        self.check_untouched()
         append_records(self.path, new.values())
+        self._left = self._now()
         self.records |= new
         return list(new.values())
 
@@ -98,7 +131,7 @@ class RunFolder:
             raise FloatlensError(f"{self.path}: a run is a folder, and this is a file; give another --out")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            found = {entry.name for entry in self.path.iterdir()} - _OWN
+            found = {entry.name for entry in self.path.iterdir() if not _own(entry.name)}
         except OSError as error:
             raise FloatlensError(f"{self.path}: cannot be made or read ({error.strerror})") from None
         if found and "manifest.json" not in found:

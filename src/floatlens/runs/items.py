@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, TypeVar
 
+from floatlens.core.text import file_name
 from floatlens.evaluation.answers import Asked
 from floatlens.records.record import What, item_of
 from floatlens.runs.conditions import PlannedCondition
@@ -120,7 +120,7 @@ def trace_file(item: Item, number: int) -> str:
 
 
 def _slug(text: str) -> str:
-    return "-".join(part for part in re.split(r"[^\w.=]+", text.rstrip("/").rpartition("/")[2]) if part) or "x"
+    return file_name(text.rstrip("/").rpartition("/")[2])
 
 
 def batches(items: Iterable[Item], size: int, done: Callable[[str], bool]) -> Iterator[list[tuple[Item, Asked]]]:

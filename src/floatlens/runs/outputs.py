@@ -30,6 +30,7 @@ from floatlens.analysis.stress import agreement, curves, curves_frame, misled_cu
 from floatlens.claims import Claim, claims, claims_frame, with_holm
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import write_atomically
+from floatlens.core.text import in_csv
 from floatlens.models.course import earlier
 from floatlens.records.store import open_answers, open_patching
 from floatlens.traces import Trace, open_trace
@@ -322,11 +323,19 @@ def save_figure(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) ->
     return files
 
 
+def _cell(value: object) -> object:
+    """Text as a spreadsheet may see it; everything else as it is."""
+    return in_csv(value) if isinstance(value, str) else value
+
+
 def save_frame(frame: pd.DataFrame, path: Path) -> list[Path]:
     """A table of numbers as CSV and Parquet; `path` has no suffix."""
     path.parent.mkdir(parents=True, exist_ok=True)
     as_csv, as_parquet = path.with_suffix(".csv"), path.with_suffix(".parquet")
-    write_atomically(as_csv, frame.to_csv(index=False).encode())
+    shown = frame.rename(columns=lambda name: in_csv(str(name)))
+    texts = [name for name in shown.columns if shown[name].dtype.kind not in "biufc"]
+    shown = shown.assign(**{name: shown[name].map(_cell) for name in texts})
+    write_atomically(as_csv, shown.to_csv(index=False).encode(errors="replace"))
     held = io.BytesIO()
     frame.to_parquet(held, index=False)
     write_atomically(as_parquet, held.getvalue())

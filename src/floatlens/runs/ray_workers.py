@@ -1,8 +1,8 @@
 """Ray as an executor: actors that each hold one model, on this machine or on a cluster; only the driver writes.
 
 An actor that dies is replaced and its task tried again elsewhere (see `scheduling`). Tasks go only to actors that have
-started, so one that Ray cannot place blocks nothing. A cluster that is started here listens on this machine only, has
-no dashboard, sends no usage statistics, and ends with the run.
+started, so one that Ray cannot place blocks nothing. A cluster that is started here listens on the loopback interface
+only, asks for a token, has no dashboard, sends no usage statistics, and ends with the run, even if that is killed.
 """
 
 from __future__ import annotations
@@ -10,23 +10,31 @@ from __future__ import annotations
 import logging
 import math
 import os
+import subprocess
+import sys
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, TypeVar
 
-from floatlens.core.errors import FloatlensError
+from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.runs.scheduling import ATTEMPTS, Pending, Spread, Task
 from floatlens.runs.workers import Holder, cores, said
 
 __all__ = ["RayWorkers", "import_ray"]
 
 R = TypeVar("R")
+_LOOPBACK = "127.0.0.1"
+_ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
-def import_ray() -> ModuleType:
-    """Ray, with usage statistics switched off."""
+def import_ray(*, own: bool = False) -> ModuleType:
+    """Ray, with usage statistics switched off; for a cluster of our `own`, one that asks for a token."""
+    if own and "ray" not in sys.modules:  # it reads this when it is imported
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns about a change to come
     try:
@@ -53,11 +61,12 @@ class RayWorkers:
         address: str | None = None,
         patience: float = 300.0,
     ) -> None:
-        self._ray = import_ray()
+        self._ray = import_ray(own=address is None)
         self.count, self._threads, self._cpus, self._gpus, self._address = count, threads, cpus, gpus, address
         self._patience = patience
         self._all: list[_Worker] = []
         self._own = False
+        self._guard: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> RayWorkers:
         ray = self._ray
@@ -73,22 +82,26 @@ class RayWorkers:
         return self
 
     def _connect(self) -> None:
-        logging.getLogger("ray").setLevel(logging.ERROR)  # its messages of normal operation
-        options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": False}
+        logging.getLogger("ray").setLevel(logging.WARNING)  # without its messages of normal operation
+        options: dict[str, Any] = {"logging_level": logging.WARNING, "log_to_driver": False, "configure_logging": False}
         if self._address is None:
             wanted = math.ceil((self.count or cores()) * self._cpus)
-            local = {"num_cpus": max(cores(), wanted), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            local = {"num_cpus": max(cores(), wanted), "include_dashboard": False, "_node_ip_address": _LOOPBACK}
             options |= {"address": "local", **local}
             os.environ.setdefault("RAY_worker_niceness", "0")  # as this process, and not after all others
         else:
             options["address"] = self._address
         try:
-            self._ray.init(**options)
+            with _one_machine(self._ray, self._address is None):
+                self._ray.init(**options)
         except Exception as error:  # a bare one is what Ray raises where a machine is too busy to start it in time
             self._ray.shutdown()  # what was started of it
             where = f"at {self._address}" if self._address else "on this machine"
             raise FloatlensError(f"Ray {where} cannot be reached or started ({_first_line(error)})") from error
         self._own = True
+        if self._address is None:
+            self._guard = _started_guard()
+            _check_loopback(self._ray)
 
     def _affordable(self) -> int:
         """How many workers the cluster has resources for; an error where that is fewer than asked for."""
@@ -118,10 +131,57 @@ class RayWorkers:
         if self._own:
             self._ray.shutdown()
             self._own = False
+        if self._guard is not None:
+            assert self._guard.stdin is not None
+            self._guard.stdin.close()
+            self._guard.wait()
+            self._guard = None
 
     def run(self, tasks: Iterable[Task[R]]) -> Iterator[tuple[Task[R], R]]:
         team = _Team(self._ray, self._all, self._patience, self._asked)
         yield from Spread(team, team.ready).run(iter(tasks))
+
+
+@contextmanager
+def _one_machine(ray: ModuleType, here: bool) -> Iterator[None]:
+    """Inside, a cluster is started as on systems where Ray spans no machines: its servers listen on the loopback.
+
+    Ray takes 127.0.0.1 as its address for "the address that others reach", and then listens on all interfaces.
+    """
+    if not here:
+        yield
+        return
+    constants, before = ray._private.ray_constants, os.environ.get(_ONE_MACHINE)
+    enabled = constants.ENABLE_RAY_CLUSTER
+    os.environ[_ONE_MACHINE], constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = enabled
+        if before is None:
+            del os.environ[_ONE_MACHINE]
+        else:
+            os.environ[_ONE_MACHINE] = before
+
+
+def _check_loopback(ray: ModuleType) -> None:
+    """Warn where the cluster has another address than the loopback: a version of Ray that decides otherwise."""
+    others = {node["NodeManagerAddress"] for node in ray.nodes()} - {_LOOPBACK}
+    if others:
+        warnings.warn(
+            f"Ray {ray.__version__} listens on {', '.join(sorted(others))} and not on the loopback alone; "
+            "others on this network reach it, though not without its token",
+            FloatlensWarning,
+            stacklevel=4,
+        )
+
+
+def _started_guard() -> subprocess.Popen[bytes]:
+    script = Path(__file__).with_name("ray_guard.py")
+    # in a session of its own, so Ctrl-C on the terminal does not end it
+    return subprocess.Popen(
+        [sys.executable, str(script), str(os.getpid())], stdin=subprocess.PIPE, start_new_session=True
+    )
 
 
 class _Worker:

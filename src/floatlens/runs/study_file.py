@@ -16,8 +16,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from floatlens.core.borders import check_values, read_bounded, shown
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.validation import Problem, key_text, problems
+from floatlens.core.yaml_border import MOST_BYTES, check_yaml
 from floatlens.data.hub import is_hub
 from floatlens.data.sources import is_source
 from floatlens.runs.study import Study
@@ -132,13 +134,16 @@ def read_study(given: StudyLike) -> Source:
         return Source(_validated(dict(given), Origin("study")), Path(), Origin("study"))
     path = Path(given)
     try:
-        text = path.read_text(encoding="utf-8")
+        there = path.is_file() or (path.exists() and not path.is_dir())
+        text = read_bounded(path, MOST_BYTES).decode("utf-8") if there or path.is_symlink() else None
     except UnicodeDecodeError:
         raise FloatlensError(f"{path}: not a text file in UTF-8; a study is a YAML file") from None
-    except (FileNotFoundError, IsADirectoryError):
-        raise FloatlensError(f"{path}: no such file; give a study.yaml (docs/studies.md shows one)") from None
+    if text is None:
+        raise FloatlensError(f"{shown(path)}: no such file; give a study.yaml (docs/studies.md shows one)")
     origin = Origin(str(path), _parsed(path, text))
-    return Source(_validated(_plain(origin.tree), origin), path.parent, origin)
+    values = _plain(origin.tree)
+    check_values(values, str(path))
+    return Source(_validated(values, origin), path.parent, origin)
 
 
 def schema() -> str:
@@ -155,6 +160,7 @@ def _parsed(path: Path, text: str) -> Any:
     from ruamel.yaml.constructor import DuplicateKeyError
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+    check_yaml(text, str(path))
     try:
         tree = YAML(typ="rt", pure=True).load(text)
     except DuplicateKeyError as error:
@@ -164,7 +170,10 @@ def _parsed(path: Path, text: str) -> Any:
     except MarkedYAMLError as error:
         raise FloatlensError(f"{path}:{_number(error)}: not valid YAML ({error.problem})") from None
     except YAMLError as error:
-        raise FloatlensError(f"{path}: not valid YAML ({error})") from None
+        raise FloatlensError(f"{path}: not valid YAML ({str(error)[:200]})") from None
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, AssertionError, RecursionError) as error:
+        # what its constructors raise of `!!int abc`, the 45th of the month or a list as a key
+        raise FloatlensError(f"{path}: not valid YAML ({str(error)[:200] or type(error).__name__})") from None
     if not isinstance(tree, Mapping):
         raise FloatlensError(f"{path}: a study is a mapping with the keys models and data; docs/studies.md shows one")
     return tree

@@ -27,7 +27,7 @@ was cut open (its first token, how many, whether the text after it was seen) and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,19 @@ import xarray as xr
 from floatlens.attention.variable import Variable
 from floatlens.core.errors import FloatlensError
 from floatlens.probes import PROBES
+from floatlens.traces.attributes import check_attributes, check_sizes, need
 
-__all__ = ["ALWAYS", "BLOCKS", "FORCED", "SCHEMA_VERSION", "Variable", "probe_of", "schema", "validate"]
+__all__ = [
+    "ALWAYS",
+    "BLOCKS",
+    "FORCED",
+    "SCHEMA_VERSION",
+    "Variable",
+    "check_version",
+    "probe_of",
+    "schema",
+    "validate",
+]
 
 SCHEMA_VERSION = 2
 
@@ -76,50 +87,28 @@ def probe_of(name: str) -> str:
     raise FloatlensError(f'"{name}" is not a variable that a probe writes; see floatlens.traces.schema')
 
 
-_ATTRIBUTES: dict[str, type] = {
-    **dict.fromkeys(("model", "decoding", "prompt", "versions", "variables"), dict),
-    **dict.fromkeys(("regions", "token_text"), list),
-    "heads": str,
-    "causal": bool,
-}
-
-_OPTIONAL: dict[str, type] = {"data_set": str, "attention": str}
-"""Attributes that a trace may lack; checked where it has them."""
-
-
 def validate(data: xr.Dataset, where: str) -> None:
     """Refuse a dataset that does not follow the schema, in one line that names the file and the first fault."""
-    version = data.attrs.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise FloatlensError(
-            f"{where}: trace schema version is {version!r} and this floatlens reads {SCHEMA_VERSION}; "
-            f"delete {where} and run again"
-        )
-    _check_attributes(data, where)
-    _need(where, "variable", ALWAYS, data.variables)
+    check_version(data.attrs, where)
+    check_attributes(data.attrs, where)
+    check_sizes({str(dim): size for dim, size in data.sizes.items()}, data.attrs, where)
+    need(where, "variable", ALWAYS, data.variables)
     known = {**ALWAYS, **FORCED, **BLOCKS, **_declared(data, where)}
     for held in data.data_vars:
         if str(held) not in known:
-            raise FloatlensError(f'{where}: variable "{held}" is not in the trace schema; was the file changed?')
+            raise FloatlensError(f'{where}: variable "{held}" is not in the trace schema; delete {where} and run again')
         _check(data, known[str(held)], where)
-    if not set(np.unique(data["region_of"].values)) <= set(range(len(data.attrs["regions"]))):
-        raise FloatlensError(f"{where}: region_of points outside the {len(data.attrs['regions'])} region names")
-    texts = len(data.attrs["token_text"])
-    if texts not in (0, data.sizes["key"]):
-        raise FloatlensError(f"{where}: token_text has {texts} entries for {data.sizes['key']} keys")
+    _check_positions(data, where)
 
 
-def _check_attributes(data: xr.Dataset, where: str) -> None:
-    _need(where, "attribute", _ATTRIBUTES, data.attrs)
-    for attribute, kind in (_ATTRIBUTES | _OPTIONAL).items():
-        if attribute not in data.attrs:
-            continue
-        given = data.attrs[attribute]
-        wrong = (attribute == "heads" and given not in ("all", "mean")) or (attribute == "data_set" and not given)
-        if not isinstance(given, kind) or wrong:
-            raise FloatlensError(
-                f'{where}: attribute "{attribute}" is {given!r:.60}, which no trace has; was the file changed?'
-            )
+def check_version(attrs: Mapping[str, Any], where: str) -> None:
+    """Refuse a trace of another version of the schema."""
+    version = attrs.get("schema_version")
+    if type(version) is not int or version != SCHEMA_VERSION:
+        raise FloatlensError(
+            f"{where}: trace schema version is {version!r:.60} and this floatlens reads {SCHEMA_VERSION}; "
+            f"delete {where} and run again"
+        )
 
 
 def _declared(data: xr.Dataset, where: str) -> dict[str, Variable]:
@@ -131,14 +120,9 @@ def _declared(data: xr.Dataset, where: str) -> dict[str, Variable]:
             for name, one in declared.items()
         }
     except (KeyError, TypeError) as error:
-        raise FloatlensError(f"{where}: its declarations of variables are broken; was the file changed?") from error
-
-
-def _need(where: str, what: str, names: Iterable[str], found: Iterable[object]) -> None:
-    have = set(found)
-    for name in names:
-        if name not in have:
-            raise FloatlensError(f'{where}: {what} "{name}" is missing; delete {where} and run again')
+        raise FloatlensError(
+            f"{where}: its declarations of variables are broken; delete {where} and run again"
+        ) from error
 
 
 def _check(data: xr.Dataset, variable: Variable, where: str) -> None:
@@ -147,6 +131,23 @@ def _check(data: xr.Dataset, variable: Variable, where: str) -> None:
     if data.attrs["heads"] == "mean" and variable.dims[0] == "step":
         dims = tuple(dim for dim in dims if dim not in ("head", "kv_head"))
     if array.dims != dims:
-        raise FloatlensError(f"{where}: {variable.name} has dims {array.dims}, the schema says {dims}")
+        raise FloatlensError(f"{where}: {variable.name} has dims {array.dims!s:.200}, the schema says {dims!s:.200}")
     if array.dtype != np.dtype(variable.dtype):
         raise FloatlensError(f"{where}: {variable.name} has type {array.dtype}, the schema says {variable.dtype}")
+
+
+def _check_positions(data: xr.Dataset, where: str) -> None:
+    """Refuse numbers that point to a region or a position which is not there."""
+    regions, keys = len(data.attrs["regions"]), data.sizes["key"]
+    if not _within(data["region_of"], 0, regions):
+        raise FloatlensError(
+            f"{where}: region_of points outside the {regions} region names; delete {where} and run again"
+        )
+    for name in ("token_position", "token_row"):
+        if not _within(data[name], 0, keys):
+            raise FloatlensError(f"{where}: {name} points outside the {keys} keys; delete {where} and run again")
+
+
+def _within(array: xr.DataArray, low: int, high: int) -> bool:
+    values = array.values
+    return not values.size or bool(low <= values.min() and values.max() < high)

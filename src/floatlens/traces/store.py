@@ -1,24 +1,30 @@
-"""One trace, one file: a Dataset in a zipped Zarr v3 store, written under a temporary name and renamed. No pickle."""
+"""One trace, one file: a Dataset in a zipped Zarr v3 store, written under a temporary name and renamed. No pickle.
+
+All readers come through `read`, which opens whole traces only (see `floatlens.traces.integrity`).
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-import zarr
-from zarr.storage import LocalStore, ZipStore
+from zarr.storage import LocalStore
 
-from floatlens.core.errors import FloatlensError
+from floatlens.core.errors import FloatlensError, FloatlensWarning
+from floatlens.traces.integrity import DAMAGE, CheckedStore, Contents, inspect, seal
 from floatlens.traces.schema import validate
 
 __all__ = ["SUFFIX", "read", "write"]
 
 SUFFIX = ".zarr.zip"
+_UNSEALED: set[Path] = set()
+"""Folders of which it has been said that they hold traces without digests."""
 
 
 def write(data: xr.Dataset, path: str | Path) -> Path:
@@ -32,7 +38,9 @@ def write(data: xr.Dataset, path: str | Path) -> Path:
         plain = data.drop_vars([c for c in data.coords if data[c].dtype.kind not in "biuf"])
         encoding = {str(name): {"chunks": _chunks(plain[name])} for name in plain.data_vars if plain[name].size}
         store = LocalStore(Path(folder) / "trace")
-        plain.to_zarr(store, mode="w", consolidated=False, zarr_format=3, encoding=encoding)
+        # A piece that holds only fill values is written too: one that is not there is missing.
+        plain.to_zarr(store, mode="w", consolidated=False, zarr_format=3, encoding=encoding, write_empty_chunks=True)
+        seal(Path(folder) / "trace")
         packed = Path(folder) / "packed"
         _zip(Path(folder) / "trace", packed)
         os.replace(packed, target)
@@ -44,16 +52,42 @@ def read(path: str | Path) -> xr.Dataset:
     source = Path(path)
     if not source.is_file():
         raise FloatlensError(f"{source}: no such trace file")
-    if not zipfile.is_zipfile(source):
-        raise FloatlensError(f"{source}: not a trace (a {SUFFIX} file), or cut short; delete {source} and run again")
+    contents = _inspected(source)
+    store = CheckedStore(source, contents)
     try:
-        data = xr.open_zarr(ZipStore(source, mode="r"), consolidated=False, chunks=None, mask_and_scale=False)
-    except (KeyError, ValueError, TypeError, OSError, zipfile.BadZipFile, zarr.errors.BaseZarrError) as problem:
+        data = xr.open_zarr(store, consolidated=False, chunks=None, mask_and_scale=False)
+    except DAMAGE as problem:
         raise FloatlensError(f"{source}: not readable as a trace; delete {source} and run again") from problem
+    if contents.digests is None:
+        _say_unsealed(source)
+    data.attrs.pop("digests", None)
     for variable in data.variables.values():
         variable.attrs.pop("_FillValue", None)  # zarr's, not the trace's
     validate(data, str(source))
     return with_labels(data)
+
+
+def _inspected(source: Path) -> Contents:
+    try:
+        with zipfile.ZipFile(source) as archive:
+            return inspect(archive, str(source))
+    except DAMAGE as problem:
+        raise FloatlensError(
+            f"{source}: not a trace (a {SUFFIX} file), or cut short; delete {source} and run again"
+        ) from problem
+
+
+def _say_unsealed(source: Path) -> None:
+    """Once for a folder: a run has hundreds of traces, and each is opened several times."""
+    folder = source.resolve().parent
+    if folder not in _UNSEALED:
+        _UNSEALED.add(folder)
+        warnings.warn(
+            f"{source}: has no digests (written by an older floatlens), so damaged numbers would go unnoticed; other "
+            "traces like it in this folder open without this line",
+            FloatlensWarning,
+            stacklevel=3,
+        )
 
 
 def with_labels(data: xr.Dataset) -> xr.Dataset:

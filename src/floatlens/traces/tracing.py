@@ -24,7 +24,7 @@ from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.decoding import Canvas, Decoded, Step, decode_steps, plan
 from floatlens.decoding.run import finish
-from floatlens.probes import DEFAULT_PROBES, make_probes
+from floatlens.probes import DEFAULT_PROBES, default_probes, make_probes
 from floatlens.traces import SCHEMA_VERSION, Trace
 from floatlens.traces.inputs import Given, read_inputs
 from floatlens.traces.schema import ALWAYS, BLOCKS, FORCED
@@ -80,7 +80,7 @@ def trace(
     canvas = plan(model, built.ids, **decoding)
     with capture(
         model,
-        _checked(make_probes(DEFAULT_PROBES if probes is None else probes)),
+        _checked(make_probes(default_probes(model) if probes is None else probes)),
         edits=edits,
         layout=_layout(built, canvas),
         select=select,

@@ -9,15 +9,20 @@ import torch
 
 from floatlens.core.errors import FloatlensError
 from floatlens_lab.bench import (
+    DigestPlan,
+    DigestsMeasured,
     EditPlan,
     EditsMeasured,
     Measured,
     Plan,
     as_markdown,
+    digests_as_markdown,
     edits_as_markdown,
     run,
+    run_digests,
     run_edits,
     save,
+    save_digests,
     save_edits,
 )
 from floatlens_lab.bench.edits import EDITS
@@ -112,3 +117,23 @@ def test_edits_of_the_benchmark_do_something():
             assert len(took) == 2, name
             assert sum(change.mass for change in edit.report()) > 0, (kind, name)
             assert torch.equal(ids[0, : len(prompt)], prompt)
+
+
+def test_the_cost_of_digests_is_a_share_of_the_trace_without_them():
+    measured = DigestsMeasured(512, 8, 2**20, [1.01, 2.0], [0.01, 0.0], [0.01, 0.1])
+    assert measured.ratio() == pytest.approx((0.035, 0.02, 0.05))
+    assert "**3.50% (2.00%–5.00%)**" in digests_as_markdown([measured])
+    assert "| 512 | 8 | 1.0 MiB | 1.50 | 5.0 | 55.0 |" in digests_as_markdown([measured])
+
+
+def test_digests_are_measured_and_saved(tmp_path):
+    lines: list[str] = []
+    results = run_digests(DigestPlan((64,), rounds=2, most_steps=2), lines.append)
+    assert len(lines) == 2
+    assert [len(part) for part in (results[0].traced, results[0].written, results[0].checked)] == [2, 2, 2]
+    assert results[0].size > 1000
+    table, numbers = save_digests(results, tmp_path)
+    assert table.read_text().startswith("# Cost of digests")
+    assert json.loads(numbers.read_text())[0]["length"] == 64
+    with pytest.raises(FloatlensError, match="lengths start at 64"):
+        DigestPlan((32,))

@@ -1,0 +1,247 @@
+"""What each position adds to the output of a layer without attention (methods §15): Mamba, Mamba-2, short convolutions.
+
+Terms are computed for a block of rows at a time. Positions are those of the scan or convolution; the short convolution
+inside a Mamba mixer, before its scan, is not unfolded. No (query, key, channel) array outlives its block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from floatlens.core.errors import FloatlensError
+
+if TYPE_CHECKING:
+    from floatlens.attention.probe import PassState
+    from floatlens.models.bimamba import Scan
+
+__all__ = ["BothWays", "ConvTerms", "HeadScanTerms", "MixerLayer", "ScanTerms", "Strands", "Terms", "mixers_of"]
+
+_ROWS = 16
+"""Rows of a block at most: pairs of rows inside a block are computed one state at a time."""
+
+
+class Terms:
+    """The terms of one layer in one pass. Their sum over keys is the layer's output, but for a bias."""
+
+    positions: int
+    size: int
+    """Numbers that a (row, key) pair needs while it is computed."""
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        """(batch, row, key, width): what each key adds to the output at rows `start` to `stop`."""
+        raise NotImplementedError
+
+    def norms(self, start: int, stop: int) -> Tensor:
+        """(batch, row, key): the length of each term."""
+        norms: Tensor = torch.linalg.vector_norm(self.rows(start, stop), dim=-1)
+        return norms
+
+
+@dataclass
+class ScanTerms(Terms):
+    """A selective scan (Mamba) from the left, with its gate and skip; `weight` (width, channel) projects the output."""
+
+    scan: Scan
+    weight: Tensor
+
+    def __post_init__(self) -> None:
+        self.positions, self.size = self.scan.inputs.shape[1], self.scan.inputs.shape[2]
+        self._time = self.scan.delta.double().cumsum(1)  # differences of float32 sums would lose what is compared
+
+    def channels(self, start: int, stop: int) -> Tensor:
+        """(batch, channel, row, key): Σ_n C_i[n] exp(A[n] Σ_{j<k≤i} Δ_k) Δ_j B_j[n], for keys before `stop`."""
+        scan, inside = self.scan, self._block(start, stop)
+        if not start:
+            return inside
+        edge = self._time[:, start - 1 : start]
+        later = self._decayed(self._time[:, start:stop] - edge) * scan.after[:, start:stop, None]
+        before = scan.delta[:, :start, :, None] * scan.before[:, :start, None]
+        earlier = self._decayed(edge - self._time[:, :start]) * before
+        across = later.transpose(1, 2) @ earlier.permute(0, 2, 3, 1)  # both factors are at most 1: nothing overflows
+        return torch.cat([across, inside], dim=-1)
+
+    def _block(self, start: int, stop: int) -> Tensor:
+        """(batch, channel, row, row): the same between the rows of a block."""
+        scan, time = self.scan, self._time[:, start:stop]
+        apart = (time[:, :, None] - time[:, None]).clamp(min=0)  # (batch, row, key, channel)
+        read = scan.after[:, start:stop, None] * scan.before[:, None, start:stop]  # (batch, row, key, state)
+        found = (self._decayed(apart) * read[..., None, :]).sum(-1) * scan.delta[:, None, start:stop]
+        return found.permute(0, 3, 1, 2).tril()
+
+    def _decayed(self, time: Tensor) -> Tensor:
+        return (time.float()[..., None] * self.scan.decay).exp()
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        scan, found = self.scan, self.channels(start, stop)
+        own = torch.arange(stop - start, device=found.device)
+        found[:, :, own, own + start] += scan.skip[:, None]
+        found = found * scan.inputs[:, :stop].transpose(1, 2)[:, :, None]
+        found = found * scan.gate[:, start:stop].transpose(1, 2)[..., None]
+        return torch.einsum("bcij,wc->bijw", found, self.weight)
+
+
+@dataclass
+class HeadScanTerms(Terms):
+    """A scan with one decay per head (Mamba-2): M = L ∘ (C Bᵀ), inputs Δ_j x_j.
+
+    `inputs` are (batch, position, head, dim), `delta` (batch, position, head), `before` and `after` (batch, position,
+    state), `decay` and `skip` (head,). `scale` (batch, position, head × dim) is what multiplies a row before `weight`.
+    """
+
+    inputs: Tensor
+    delta: Tensor
+    before: Tensor
+    after: Tensor
+    decay: Tensor
+    skip: Tensor
+    scale: Tensor
+    weight: Tensor
+
+    def __post_init__(self) -> None:
+        self.positions, self.size = self.inputs.shape[1], self.inputs.shape[2] * self.inputs.shape[3]
+        self._time = self.delta.double().cumsum(1)
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        apart = (self._time[:, start:stop, None] - self._time[:, None, :stop]).clamp(min=0).float()
+        read = self.after[:, start:stop] @ self.before[:, :stop].transpose(1, 2)
+        mix = (apart * self.decay).exp() * read[..., None] * self.delta[:, None, :stop]  # (batch, row, key, head)
+        mix = mix.permute(0, 3, 1, 2).tril(start)
+        own = torch.arange(stop - start, device=mix.device)
+        mix[:, :, own, own + start] += self.skip[:, None]
+        found = (mix.permute(0, 2, 3, 1)[..., None] * self.inputs[:, None, :stop]).flatten(3)
+        return (found * self.scale[:, start:stop, None]) @ self.weight.T
+
+
+@dataclass
+class BothWays(Terms):
+    """A mixer from the left plus one from the right; a position's own terms of both directions are added."""
+
+    forward: Terms
+    reverse: Terms
+
+    def __post_init__(self) -> None:
+        self.positions, self.size = self.forward.positions, self.forward.size
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        left = self.forward.rows(start, stop)
+        right = self.reverse.rows(self.positions - stop, self.positions - start).flip(1, 2)
+        found = left.new_zeros(*left.shape[:2], self.positions, left.shape[3])
+        found[:, :, :stop] = left
+        found[:, :, start:] += right
+        return found
+
+
+@dataclass
+class Strands(Terms):
+    """Two mixers over the two halves of the channels, of which the second reads positions and channels reversed."""
+
+    own: Terms
+    other: Terms
+
+    def __post_init__(self) -> None:
+        self.positions, self.size = self.own.positions, 2 * self.own.size
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        turned = self.other.rows(self.positions - stop, self.positions - start).flip(1, 2, 3)
+        return torch.cat([self.own.rows(start, stop), turned], dim=-1)
+
+
+@dataclass
+class ConvTerms(Terms):
+    """A gated short convolution: gate_i ∘ taps_{j−i} ∘ inputs_j, projected by `weight` (width, channel).
+
+    `inputs` and `gate` are (batch, position, channel), `taps` (channel, tap); a row sees `back` positions before it.
+    """
+
+    inputs: Tensor
+    gate: Tensor
+    taps: Tensor
+    weight: Tensor
+    back: int
+
+    def __post_init__(self) -> None:
+        self.positions, self.size = self.inputs.shape[1], self.taps.shape[1]
+
+    def _taps(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Of each tap: rows of the block, their keys, and the terms (batch, row, width)."""
+        for tap in range(self.taps.shape[1]):
+            rows = torch.arange(start, stop, device=self.inputs.device)
+            keys = rows + tap - self.back
+            kept = (keys >= 0) & (keys < self.positions)
+            rows, keys = rows[kept], keys[kept]
+            yield rows - start, keys, (self.gate[:, rows] * self.taps[:, tap] * self.inputs[:, keys]) @ self.weight.T
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        shape = (len(self.inputs), stop - start, self.positions, self.weight.shape[0])
+        found = torch.zeros(shape, device=self.inputs.device)
+        for rows, keys, terms in self._taps(start, stop):
+            found[:, rows, keys] = terms
+        return found
+
+    def norms(self, start: int, stop: int) -> Tensor:
+        found = torch.zeros(len(self.inputs), stop - start, self.positions, device=self.inputs.device)
+        for rows, keys, terms in self._taps(start, stop):
+            found[:, rows, keys] = torch.linalg.vector_norm(terms, dim=-1)
+        return found
+
+
+@dataclass
+class MixerLayer:
+    """One layer without attention in one pass, as probes see it; it counts as one map for all `heads`."""
+
+    index: int
+    state: PassState
+    terms: Terms
+    heads: int
+    block_bytes: int = 8 << 20
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Rows, and their contributions (batch, row, key) that sum to 1 over keys (0 for padding)."""
+        length, batch = self.terms.positions, len(self.state.ids)
+        rows = max(1, min(_ROWS, self.block_bytes // (4 * batch * length * self.terms.size)))
+        for start in range(0, length, rows):
+            stop = min(start + rows, length)
+            norms = self.terms.norms(start, stop)
+            total = norms.sum(-1, keepdim=True)
+            yield slice(start, stop), norms / total.clamp(min=torch.finfo(torch.float32).tiny)
+
+
+def mixers_of(root: nn.Module) -> list[nn.Module]:
+    """The mixers without attention whose terms are known, from outside in."""
+    if _kind(root) is not None:
+        return [root]
+    return [found for child in root.children() for found in mixers_of(child)]
+
+
+def _kind(module: nn.Module) -> str | None:
+    names = {one.__name__ for one in type(module).__mro__}
+    known = ("StrandsMixer", "BiMamba", "CentredShortConv", "Lfm2ShortConv")
+    return next((name for name in known if name in names), None)
+
+
+def terms_of(module: Any, states: Tensor, mask: Tensor | None) -> Terms:
+    """The terms of a mixer for states (batch, position, width) that enter it."""
+    kind = _kind(module)
+    back = None if mask is None else mask.flip(1)
+    if kind == "StrandsMixer":
+        own, other = states.chunk(2, dim=-1)
+        return Strands(terms_of(module.submodule, own, mask), terms_of(module.submodule, other.flip(1, 2), back))
+    if kind == "BiMamba":
+        forward, reverse = module.mamba_fwd, module.mamba_rev
+        left = ScanTerms(forward.scan(states, mask), forward.out_proj.weight.float())
+        right = ScanTerms(reverse.scan(states.flip(1), back), reverse.out_proj.weight.float())
+        return BothWays(left, right)
+    if kind is None:
+        raise FloatlensError(f"{type(module).__name__}: contributions of this kind of layer are not covered")
+    if mask is not None:
+        states = states * mask[..., None].to(states.dtype)
+    before, gate, inputs = module.in_proj(states).float().chunk(3, dim=-1)
+    taps = module.conv.weight[:, 0].float()
+    size = taps.shape[1]
+    reach = size // 2 if kind == "CentredShortConv" else size - 1
+    return ConvTerms(before * inputs, gate, taps, module.out_proj.weight.float(), reach)
