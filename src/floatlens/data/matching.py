@@ -1,7 +1,7 @@
 """Text comparison, one definition for gold documents, distractors and scores: SQuAD's normalisation, and substrings.
 
 An answer of four or more normalised characters is found anywhere, also inside a longer word ("1970" in "1970s"). A
-shorter one is found as a whole word: "us" and "pol" are part of many English words, "4" of "14", "3.4" and "1,400". In
+shorter one is found as a whole word or the whole text: "us" and "pol" are part of many English words, "4" of "14". In
 scripts without spaces between words, every mention counts. Mentions are found in the normalised text and mapped back to
 the text as written: "U.S." is found in "the US" and in "US-led", "old stone bridge" in "The Old, Stone Bridge".
 """
@@ -61,7 +61,7 @@ def find_spans(text: str, answer: str) -> list[tuple[int, int]]:
     found = []
     for at in re.finditer(f"(?={re.escape(wanted)})", said) if wanted else ():  # ahead, as they may overlap
         span = origin[at.start()], origin[at.start() + len(wanted) - 1] + 1
-        if len(wanted) >= _LEAST_INSIDE or _stands_alone(text, *span):
+        if len(wanted) >= _LEAST_INSIDE or wanted == said or _stands_alone(text, *span):
             found.append(span)
     return found
 
