@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from floatlens.attention.setting import ControlKind, RowGroup, Setting, span
 from floatlens.attention.softmax import QueryClasses
 from floatlens.models.base import LanguageModel
 from floatlens.models.facts import Facts
+
+if TYPE_CHECKING:
+    from floatlens.prompts.types import Prompt
 
 __all__ = ["Change", "ChangeTotals", "Edit", "ExtraKey", "Site", "applies", "hooks_of"]
 
@@ -119,6 +122,8 @@ class Edit:
     edits_weights: bool = False
     adds_key: bool = False
     reads_totals: bool = False
+    reads_prompts: bool = False
+    """Whether it acts on parts of the prompt; it is then shown the prompts (`place`) before they are decoded."""
     needs_copy: bool = True
     """False if the edit writes only to the heads and rows it selects, nothing below `HIDDEN`, nothing that is not
     finite, and returns the tensor it was given (or None, having written nothing). It is then given the block itself
@@ -159,6 +164,12 @@ class Edit:
         """Refuse layers, heads and tokens that a model does not have, before its weights are read."""
         self.select.layer_ids(facts.layers)
         self.select.head_ids(facts.heads)
+
+    def check_prompt(self, prompt: Prompt) -> None:
+        """Refuse a prompt that lacks what the edit acts on."""
+
+    def place(self, prompts: Sequence[Prompt]) -> None:
+        """With `reads_prompts`: the prompts of the samples that are decoded next, in order."""
 
     def report(self) -> list[Change]:
         """What the edit did since it was made, by step (of its run) and layer, where it keeps count."""

@@ -1,4 +1,6 @@
 from .ablate import AblateHeads as AblateHeads
+from .boost import Boost as Boost
+from .boost import BoostRandom as BoostRandom
 from .context import Change as Change
 from .context import Edit as Edit
 from .context import EditContext as EditContext

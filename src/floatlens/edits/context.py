@@ -6,9 +6,10 @@ is installed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from floatlens.attention.edit import Change, Edit
 from floatlens.attention.probe import Shape
@@ -18,6 +19,9 @@ from floatlens.attention.session import MANY_STEPS, Session, ambient_edits, inst
 from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel
+
+if TYPE_CHECKING:
+    from floatlens.prompts.types import Prompt
 
 __all__ = ["Change", "Edit", "EditContext", "Select", "edit"]
 
@@ -39,7 +43,9 @@ class EditContext:
         return [change for edit in self.edits for change in edit.report()]
 
 
-def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None) -> AbstractContextManager[EditContext]:
+def edit(
+    model: LanguageModel, *edits: Edit, prompts: Sequence[Prompt] = (), workspace: Workspace | None = None
+) -> AbstractContextManager[EditContext]:
     """Apply `edits` to the model's attention, in this order (see `Edit`), for everything that runs inside.
 
     Steps restart at 0 in each run. A diffusion run continues while no token is changed, an autoregressive one while the
@@ -54,6 +60,8 @@ def edit(model: LanguageModel, *edits: Edit, workspace: Workspace | None = None)
             raise FloatlensError(f"edit: {item!r} is not an edit; give instances, such as DropAnchors(k=5)")
         _check_steps(item)
         item.prepare(model, shape)
+        if prompts and item.reads_prompts:
+            item.place(prompts)
     active = [item for item in edits if item.active]
     if not active:
         return nullcontext(EditContext(edits, None))

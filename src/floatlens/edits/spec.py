@@ -30,6 +30,7 @@ EDITS: Registry[type[Edit]] = Registry(
         "sink_token": "floatlens.edits.sink:SinkToken",
         "ablate_heads": "floatlens.edits.ablate:AblateHeads",
         "freeze_layers": "floatlens.edits.freeze:FreezeLayers",
+        "boost": "floatlens.edits.boost:Boost",
     },
 )
 

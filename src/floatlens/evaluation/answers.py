@@ -134,6 +134,8 @@ def _draft(model: LanguageModel, asked: Asked, config: AskConfig) -> _Draft | An
                 chat=config.prompt.chat,
                 max_tokens=space,
             )
+            if asked.edit is not None:
+                asked.edit.build().check_prompt(prompt)
         except FloatlensError as error:
             return Answer("failed", error=str(error))
     said = tuple(str(w.message) for w in caught if issubclass(w.category, FloatlensWarning))
@@ -193,7 +195,8 @@ def _decode(
     with tapped(model, first) as plain:
         for _ in islice(decode_steps(model, ids, **how), first + 1):
             pass
-    with edit(model, made, workspace=budget.workspace()), tapped(model, first) as edited:
+    prompts = [draft.prompt for draft in drafts]
+    with edit(model, made, prompts=prompts, workspace=budget.workspace()), tapped(model, first) as edited:
         decoded = decode(model, ids, **how)
     before, after = (tap.first or [None] * len(drafts) for tap in (plain, edited))
     moved = made.moved_shares() or [math.nan] * len(drafts)

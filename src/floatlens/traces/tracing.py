@@ -78,6 +78,9 @@ def trace(
     given = Given(*what, template=template, chat=chat)
     built, decoding = read_inputs(model, given, dict(sampler=sampler, **settings))
     canvas = plan(model, built.ids, **decoding)
+    for one in edits:
+        if isinstance(one, Edit) and one.reads_prompts:
+            one.place([built])
     with capture(
         model,
         _checked(make_probes(default_probes(model) if probes is None else probes)),
