@@ -19,6 +19,7 @@ from .analysis import qk as qk
 from .analysis import qk_maps as qk_maps
 from .analysis import retrieval_heads as retrieval_heads
 from .analysis import sinks as sinks
+from .analysis import smoothing as smoothing
 from .analysis import token_classes as token_classes
 from .attention.edit import Edit as Edit
 from .attention.probe import Probe as Probe
@@ -55,6 +56,7 @@ from .plots import plot_qk_maps as plot_qk_maps
 from .plots import plot_retrieval_heads as plot_retrieval_heads
 from .plots import plot_sink_kinds as plot_sink_kinds
 from .plots import plot_sinks as plot_sinks
+from .plots import plot_smoothing as plot_smoothing
 from .plots import plot_stress as plot_stress
 from .plots import plot_summary as plot_summary
 from .plots import plot_token_classes as plot_token_classes

@@ -25,6 +25,7 @@ from floatlens.analysis.result import Estimates, Group, Result
 from floatlens.analysis.retrieval import retrieval_heads
 from floatlens.analysis.rules import Rule, as_rule
 from floatlens.analysis.sinks import sinks
+from floatlens.analysis.smoothing import smoothing
 from floatlens.analysis.token_classes import token_classes
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "qk_maps",
     "retrieval_heads",
     "sinks",
+    "smoothing",
     "token_classes",
     "token_rollout",
 ]

@@ -48,6 +48,7 @@ ANALYSES: Registry[Analysis[...]] = Registry(
         "sinks": "floatlens.analysis.sinks:sinks",
         "order": "floatlens.analysis.order:order",
         "lens": "floatlens.analysis.lens:lens",
+        "smoothing": "floatlens.analysis.smoothing:smoothing",
     },
 )
 """Analyses by name, in the order of the report."""

@@ -26,6 +26,7 @@ from .registry import describe_figures as describe_figures
 from .retrieval import plot_retrieval_heads as plot_retrieval_heads
 from .sinks import plot_sink_kinds as plot_sink_kinds
 from .sinks import plot_sinks as plot_sinks
+from .smoothing import plot_smoothing as plot_smoothing
 from .token_classes import plot_token_classes as plot_token_classes
 from .training import plot_adaptation as plot_adaptation
 from .training import plot_training as plot_training

@@ -71,6 +71,7 @@ FIGURES: Registry[FigureType] = Registry(
         "sink_kinds": "floatlens.plots.sinks:SINK_KINDS",
         "order": "floatlens.plots.order:ORDER",
         "lens": "floatlens.plots.lens:LENS",
+        "smoothing": "floatlens.plots.smoothing:SMOOTHING",
         "anchors": "floatlens.plots.maps:ANCHORS",
         "qk_maps": "floatlens.plots.maps:QK_MAPS",
         "gains": "floatlens.plots.answers:GAINS",

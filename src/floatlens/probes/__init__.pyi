@@ -12,3 +12,4 @@ from .registry import PROBES as PROBES
 from .registry import default_probes as default_probes
 from .registry import make_probes as make_probes
 from .rollout import Rollout as Rollout
+from .smoothing import Smoothing as Smoothing

@@ -27,6 +27,7 @@ PROBES: Registry[type[Probe]] = Registry(
         "extremes": "floatlens.probes.extremes:Extremes",
         "contribution": "floatlens.probes.contribution:Contribution",
         "lens": "floatlens.probes.lens:Lens",
+        "smoothing": "floatlens.probes.smoothing:Smoothing",
         "matrix": "floatlens.probes.matrix:Matrix",
     },
 )

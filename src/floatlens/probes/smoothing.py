@@ -1,0 +1,145 @@
+"""How alike tokens are in each layer (methods §18): cosines and effective rank of states, distances of attention rows.
+
+States are those that enter a layer. Rows of a pass over cached keys join the states of the passes before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from floatlens.attention.blocks import Block
+from floatlens.attention.probe import Layer, Mean, Need, Probe
+from floatlens.attention.variable import Variable
+from floatlens.core.errors import FloatlensError
+
+__all__ = ["Smoothing", "effective_rank", "mean_cosine", "row_distance"]
+
+_BY_LAYER = ("step", "layer")
+
+
+class Smoothing(Probe):
+    """Per step and layer. The distance of attention rows is the mean over pairs of `rows` rows of the pass, evenly
+    spaced over its queries; it is missing in a pass of one row. At most `max_bytes` of states are kept for a cache.
+    """
+
+    name = "smoothing"
+    variables = (
+        Variable("state_cosine", _BY_LAYER, "replace", "mean cosine of the states of two tokens, over all pairs"),
+        Variable("masked_cosine", _BY_LAYER, "replace", "the same over pairs of masked tokens"),
+        Variable("effective_rank", _BY_LAYER, "replace", "exp of the entropy of the states' singular values"),
+        Variable(
+            "row_distance", ("step", "layer", "head"), "replace", "mean Jensen-Shannon distance of two rows, base 2"
+        ),
+    )
+    needs: ClassVar[frozenset[Need]] = frozenset({"residual"})
+
+    def __init__(self, rows: int = 24, max_bytes: int = 2 << 30) -> None:
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 2:
+            raise FloatlensError(f"Smoothing(rows={rows!r}): give a whole number from 2")
+        self.rows, self.max_bytes = rows, max_bytes
+        self._layers = 1
+        self._kept: dict[int, Tensor] = {}
+        self._chosen = np.empty(0, dtype=np.int64)
+        self._taken = torch.empty(0)
+
+    def prepare(self, shape: Any) -> None:
+        self._kept.clear()
+        self._layers = shape.layers
+
+    def begin(self, layer: Layer) -> None:
+        real = np.flatnonzero(layer.state.real.any(0))
+        spread = np.linspace(0, len(real) - 1, min(self.rows, len(real))).round().astype(np.int64)
+        self._chosen = real[spread]
+        batch, heads = layer.query.shape[:2]
+        self._taken = torch.zeros(batch, heads, len(self._chosen), layer.key.shape[2], device=layer.query.device)
+
+    def block(self, layer: Layer, block: Block) -> None:
+        inside = np.flatnonzero((self._chosen >= block.queries.start) & (self._chosen < block.queries.stop))
+        if len(inside):
+            rows = torch.from_numpy(self._chosen[inside] - block.queries.start).to(block.exp.device)
+            where = slice(int(inside[0]), int(inside[-1]) + 1)
+            self._taken[block.batch, block.heads, where, : block.keys] = block.weights(rows)
+
+    def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
+        state = layer.state
+        states = self._joined(layer)
+        device = states.device
+        there = torch.from_numpy(state.key_region[:, : states.shape[1]] >= 0).to(device)
+        masked = torch.zeros_like(there)
+        masked[:, state.offset :] = torch.from_numpy(state.masked & state.real).to(device)
+        real = torch.from_numpy(state.real[:, self._chosen]).to(device)
+        return {
+            "state_cosine": mean_cosine(states, there),
+            "masked_cosine": mean_cosine(states, masked),
+            "effective_rank": effective_rank(states, there),
+            "row_distance": row_distance(self._taken, real),
+        }
+
+    def _joined(self, layer: Layer) -> Tensor:
+        """(batch, key, width): the states of all tokens so far."""
+        assert layer.residual is not None
+        states, offset = layer.residual.float(), layer.state.offset
+        if offset:
+            states = torch.cat([self._kept[layer.index][:, :offset], states], dim=1)
+        if layer.state.keep:
+            size = states.numel() * states.element_size() * self._layers
+            if size > self.max_bytes:
+                raise FloatlensError(
+                    f'probe "smoothing": the states of {states.shape[1]} tokens in {self._layers} layers take '
+                    f"{size / 2**20:.0f} MiB and max_bytes allows {self.max_bytes / 2**20:.0f}; give "
+                    f"use_cache=False or Smoothing(max_bytes=…)"
+                )
+            self._kept[layer.index] = states
+        return states
+
+
+def mean_cosine(states: Tensor, among: Tensor) -> Tensor:
+    """(batch,): the mean cosine over pairs of tokens in `among` (batch, token); NaN for fewer than two.
+
+    The sum over pairs is that of the squared length of Σ x̂, minus the tokens with themselves.
+
+    Example: `mean_cosine(torch.tensor([[[1.0, 0], [1, 0], [0, 1]]]), torch.ones(1, 3, dtype=torch.bool))  # 1/3`
+    """
+    unit = torch.nn.functional.normalize(states.double(), dim=-1) * among[..., None]
+    count = among.sum(-1).double()
+    own = unit.square().sum((-1, -2))  # below the count where a state is zero
+    found = (unit.sum(1).square().sum(-1) - own) / (count * (count - 1))
+    return torch.where(count > 1, found, torch.nan).float()
+
+
+def effective_rank(states: Tensor, among: Tensor) -> Tensor:
+    """(batch,): exp of the entropy of the singular values of the states in `among`, divided by their sum.
+
+    Example: `effective_rank(torch.eye(4)[None], torch.ones(1, 4, dtype=torch.bool))  # 4`
+    """
+    kept = states.double() * among[..., None]
+    gram = kept @ kept.mT if kept.shape[1] <= kept.shape[2] else kept.mT @ kept
+    values = torch.linalg.eigvalsh(gram).clamp(min=0).sqrt()
+    share = values / values.sum(-1, keepdim=True)
+    found = torch.special.entr(share).sum(-1).exp()
+    return torch.where(among.any(-1), found, torch.nan).float()
+
+
+def row_distance(weights: Tensor, among: Tensor) -> Tensor:
+    """(batch, head): the mean Jensen-Shannon distance, 0 … 1, over pairs of rows (batch, head, row, key) in `among`
+    (batch, row); NaN without a pair.
+
+    Example: `row_distance(torch.eye(2)[None, None], torch.ones(1, 2, dtype=torch.bool))  # 1`
+    """
+    first, second = torch.triu_indices(weights.shape[2], weights.shape[2], 1, device=weights.device)
+    pairs = among[:, first] & among[:, second]
+    own = torch.special.entr(weights).sum(-1)
+    total = torch.zeros(weights.shape[:2], dtype=torch.float64, device=weights.device)
+    for row in range(weights.shape[2] - 1):  # the pairs of one row at a time
+        mixed = (weights[:, :, row : row + 1] + weights[:, :, row + 1 :]) / 2
+        gap = torch.special.entr(mixed).sum(-1) - (own[:, :, row : row + 1] + own[:, :, row + 1 :]) / 2
+        distance = (gap.clamp(min=0) / math.log(2)).clamp(max=1).sqrt()
+        total += (distance * pairs[:, None, first == row]).sum(-1)
+    count = pairs.sum(-1, keepdim=True)
+    return torch.where(count > 0, total / count, torch.nan).float()
