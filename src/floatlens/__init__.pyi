@@ -9,6 +9,7 @@ from .analysis import Result as Result
 from .analysis import absorption as absorption
 from .analysis import analyse as analyse
 from .analysis import anchors as anchors
+from .analysis import cacheability as cacheability
 from .analysis import drift as drift
 from .analysis import evolution as evolution
 from .analysis import extremes as extremes
@@ -40,6 +41,7 @@ from .models import load as load
 from .models import shuffled as shuffled
 from .plots import plot_absorption as plot_absorption
 from .plots import plot_anchors as plot_anchors
+from .plots import plot_cacheability as plot_cacheability
 from .plots import plot_collection as plot_collection
 from .plots import plot_drift as plot_drift
 from .plots import plot_edits as plot_edits

@@ -11,6 +11,7 @@ answers (`scores`, `gains`, `curves`, `edit_effects`) take the answers frame of 
 from floatlens.analysis.absorption import absorption
 from floatlens.analysis.anchor_map import AnchorMap, anchor_map
 from floatlens.analysis.anchors import Anchors, anchors
+from floatlens.analysis.cacheability import cacheability
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.drift import drift
 from floatlens.analysis.evolution import Evolution, evolution
@@ -48,6 +49,7 @@ __all__ = [
     "anchor_map",
     "anchors",
     "as_rule",
+    "cacheability",
     "drift",
     "evolution",
     "extremes",

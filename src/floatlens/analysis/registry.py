@@ -49,6 +49,7 @@ ANALYSES: Registry[Analysis[...]] = Registry(
         "order": "floatlens.analysis.order:order",
         "lens": "floatlens.analysis.lens:lens",
         "smoothing": "floatlens.analysis.smoothing:smoothing",
+        "cacheability": "floatlens.analysis.cacheability:cacheability",
     },
 )
 """Analyses by name, in the order of the report."""

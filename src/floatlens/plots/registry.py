@@ -72,6 +72,7 @@ FIGURES: Registry[FigureType] = Registry(
         "order": "floatlens.plots.order:ORDER",
         "lens": "floatlens.plots.lens:LENS",
         "smoothing": "floatlens.plots.smoothing:SMOOTHING",
+        "cacheability": "floatlens.plots.cacheability:CACHEABILITY",
         "anchors": "floatlens.plots.maps:ANCHORS",
         "qk_maps": "floatlens.plots.maps:QK_MAPS",
         "gains": "floatlens.plots.answers:GAINS",

@@ -1,4 +1,5 @@
 from .answer_rows import AnswerRows as AnswerRows
+from .cacheability import Cacheability as Cacheability
 from .contribution import Contribution as Contribution
 from .entropy import Entropy as Entropy
 from .extremes import Extremes as Extremes

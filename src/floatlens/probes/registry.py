@@ -28,6 +28,7 @@ PROBES: Registry[type[Probe]] = Registry(
         "contribution": "floatlens.probes.contribution:Contribution",
         "lens": "floatlens.probes.lens:Lens",
         "smoothing": "floatlens.probes.smoothing:Smoothing",
+        "cacheability": "floatlens.probes.cacheability:Cacheability",
         "matrix": "floatlens.probes.matrix:Matrix",
     },
 )

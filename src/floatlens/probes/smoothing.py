@@ -9,21 +9,20 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from floatlens.attention.blocks import Block
-from floatlens.attention.probe import Layer, Mean, Need, Probe
+from floatlens.attention.probe import Layer, Mean, Need
 from floatlens.attention.variable import Variable
 from floatlens.core.errors import FloatlensError
+from floatlens.probes.row_sample import RowSample
 
 __all__ = ["Smoothing", "effective_rank", "mean_cosine", "row_distance"]
 
 _BY_LAYER = ("step", "layer")
 
 
-class Smoothing(Probe):
+class Smoothing(RowSample):
     """Per step and layer. The distance of attention rows is the mean over pairs of `rows` rows of the pass, evenly
     spaced over its queries; it is missing in a pass of one row. At most `max_bytes` of states are kept for a cache.
     """
@@ -40,31 +39,14 @@ class Smoothing(Probe):
     needs: ClassVar[frozenset[Need]] = frozenset({"residual"})
 
     def __init__(self, rows: int = 24, max_bytes: int = 2 << 30) -> None:
-        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 2:
-            raise FloatlensError(f"Smoothing(rows={rows!r}): give a whole number from 2")
-        self.rows, self.max_bytes = rows, max_bytes
+        super().__init__(rows)
+        self.max_bytes = max_bytes
         self._layers = 1
         self._kept: dict[int, Tensor] = {}
-        self._chosen = np.empty(0, dtype=np.int64)
-        self._taken = torch.empty(0)
 
     def prepare(self, shape: Any) -> None:
         self._kept.clear()
         self._layers = shape.layers
-
-    def begin(self, layer: Layer) -> None:
-        real = np.flatnonzero(layer.state.real.any(0))
-        spread = np.linspace(0, len(real) - 1, min(self.rows, len(real))).round().astype(np.int64)
-        self._chosen = real[spread]
-        batch, heads = layer.query.shape[:2]
-        self._taken = torch.zeros(batch, heads, len(self._chosen), layer.key.shape[2], device=layer.query.device)
-
-    def block(self, layer: Layer, block: Block) -> None:
-        inside = np.flatnonzero((self._chosen >= block.queries.start) & (self._chosen < block.queries.stop))
-        if len(inside):
-            rows = torch.from_numpy(self._chosen[inside] - block.queries.start).to(block.exp.device)
-            where = slice(int(inside[0]), int(inside[-1]) + 1)
-            self._taken[block.batch, block.heads, where, : block.keys] = block.weights(rows)
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         state = layer.state
@@ -73,12 +55,12 @@ class Smoothing(Probe):
         there = torch.from_numpy(state.key_region[:, : states.shape[1]] >= 0).to(device)
         masked = torch.zeros_like(there)
         masked[:, state.offset :] = torch.from_numpy(state.masked & state.real).to(device)
-        real = torch.from_numpy(state.real[:, self._chosen]).to(device)
+        real = torch.from_numpy(state.real[:, self.chosen]).to(device)
         return {
             "state_cosine": mean_cosine(states, there),
             "masked_cosine": mean_cosine(states, masked),
             "effective_rank": effective_rank(states, there),
-            "row_distance": row_distance(self._taken, real),
+            "row_distance": row_distance(self.taken, real),
         }
 
     def _joined(self, layer: Layer) -> Tensor:
