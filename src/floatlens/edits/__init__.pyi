@@ -20,3 +20,4 @@ from .spec import EDITS as EDITS
 from .spec import EditSpec as EditSpec
 from .spec import Setting as Setting
 from .spec import parse_edit as parse_edit
+from .stale import Stale as Stale

@@ -31,6 +31,7 @@ EDITS: Registry[type[Edit]] = Registry(
         "ablate_heads": "floatlens.edits.ablate:AblateHeads",
         "freeze_layers": "floatlens.edits.freeze:FreezeLayers",
         "boost": "floatlens.edits.boost:Boost",
+        "stale": "floatlens.edits.stale:Stale",
     },
 )
 
