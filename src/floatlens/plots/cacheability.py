@@ -28,7 +28,7 @@ def plot_cacheability(result: Result) -> Figure:
     """What a cache could keep, by layer, from `cacheability(…)` or what it takes. Panels: prompt, committed, masked,
     top, recall, keys_95.
 
-    Example: `fl.plot_cacheability(fl.cacheability(trace), panel="recall")`
+    Example: `fl.plot_cacheability(fl.trace(model, question="Who?", gen_length=4, probes=["received", "cacheability"]))`
     """
     panels = tuple(
         Panel(name, title, Axis("layer", whole=True), y, depth_series(result, variable, **at))
