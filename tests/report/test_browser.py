@@ -172,10 +172,10 @@ def test_print_is_light_whole_and_without_controls(both: Watched, tmp_path: Path
     page = both.page
     both.draw_all()
     page.emulate_media(color_scheme="dark")
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print", color_scheme="dark")
-    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.wait_for_function("document.documentElement.dataset.theme === 'light'")
     for gone in (".transport", ".controls", "nav.top"):
         assert not page.locator(gone).is_visible(), gone
     for there in ("#claim-rows .finding", ".pane .prompt", "#figure-drift .main-svg", ".definition dl", ".run pre"):
@@ -204,7 +204,7 @@ def test_no_serious_accessibility_problem(visit: Visit, made: Made) -> None:
     page.evaluate(source)
     for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        assert page.evaluate("document.documentElement.dataset.theme") == scheme
+        page.wait_for_function("wanted => document.documentElement.dataset.theme === wanted", arg=scheme)
         found = page.evaluate(
             "rules => axe.run({exclude: [['.chart > *']]}, {resultTypes: ['violations'], ...rules})", rules
         )
