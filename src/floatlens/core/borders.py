@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
 from collections.abc import Iterable
@@ -16,7 +17,16 @@ from typing import Any
 
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["MOST_DIGITS", "check_regular", "check_values", "parse_json", "read_bounded", "read_json", "shown"]
+__all__ = [
+    "MOST_DIGITS",
+    "check_regular",
+    "check_values",
+    "parse_json",
+    "read_bounded",
+    "read_json",
+    "refuse_special",
+    "shown",
+]
 
 _MIB = 1 << 20
 SETTINGS = 16 * _MIB
@@ -27,7 +37,7 @@ MOST_DIGITS = 40
 """Digits of a whole number: published tokenizers state 10**30 as their longest text."""
 
 
-def check_regular(path: Path, most: int) -> int:
+def check_regular(path: Path, most: float) -> int:
     """The size of a regular file (or a link to one) of at most `most` bytes; anything else is refused."""
     try:
         found = path.stat()
@@ -40,6 +50,13 @@ def check_regular(path: Path, most: int) -> int:
             f"{shown(path)}: {found.st_size / _MIB:,.0f} MB, and such a file has at most {most / _MIB:,.0f} MB"
         )
     return found.st_size
+
+
+def refuse_special(path: Path) -> None:
+    """Refuse a pipe, a socket or a device: the first is waited for, the last has no end. What is not there, or is a
+    folder, is for the caller to say."""
+    if path.exists() and not path.is_dir():
+        check_regular(path, math.inf)
 
 
 def read_bounded(path: Path, most: int = SETTINGS) -> bytes:
