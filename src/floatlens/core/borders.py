@@ -90,12 +90,12 @@ def parse_json(content: bytes, where: str) -> Any:
     return value
 
 
-def check_values(value: Any, where: str) -> None:
+def check_values(value: Any, where: str, digits: int = MOST_DIGITS) -> None:
     """Refuse values nested too deeply, whole numbers of too many digits, and text that is not Unicode."""
     level: list[Any] = [value]
     for _ in range(DEEPEST):
         for one in level:
-            _check_scalar(one, where)
+            _check_scalar(one, where, digits)
         level = [inner for one in level for inner in _inside(one)]
         if not level:
             return
@@ -114,9 +114,9 @@ def _inside(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _check_scalar(value: Any, where: str) -> None:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**MOST_DIGITS:
-        raise FloatlensError(f"{where}: a whole number of more than {MOST_DIGITS} digits")
+def _check_scalar(value: Any, where: str, digits: int) -> None:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**digits:
+        raise FloatlensError(f"{where}: a whole number of more than {digits} digits")
     if isinstance(value, str):
         try:
             value.encode("utf-8")

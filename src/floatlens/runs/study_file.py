@@ -29,6 +29,8 @@ __all__ = ["Origin", "Source", "StudyLike", "read_study", "schema"]
 StudyLike = Study | Mapping[str, Any] | str | Path
 """A study, a mapping of the same form, or the path of a YAML file."""
 _NAMED = re.compile(r"([A-Za-z][\w-]*)=(.+)", re.DOTALL)
+_DIGITS = 18
+"""Of a whole number in a study: all that count something, and fit into 64 bits."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
 
@@ -142,7 +144,7 @@ def read_study(given: StudyLike) -> Source:
         raise FloatlensError(f"{shown(path)}: no such file; give a study.yaml (docs/studies.md shows one)")
     origin = Origin(str(path), _parsed(path, text))
     values = _plain(origin.tree)
-    check_values(values, str(path))
+    check_values(values, str(path), _DIGITS)
     return Source(_validated(values, origin), path.parent, origin)
 
 
