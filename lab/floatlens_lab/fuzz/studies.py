@@ -159,6 +159,8 @@ def _value(rng: Random, content: bytes, whole: dict[str, Any]) -> bytes:
 def _number(rng: Random, content: bytes, whole: dict[str, Any]) -> bytes:
     """Another whole number, of any size."""
     found = list(re.finditer(rb"(?<=[ =\[])\d+", content))
+    if not found:
+        return content
     one = rng.choice(found)
     number = rng.choice((0, -1, 7, 1000, 10**6, 10**9, 2**31, 10**12, 2**63, 10**30))
     return content[: one.start()] + str(number).encode() + content[one.end() :]
