@@ -249,7 +249,7 @@ def publish_traces(
     for name, frame in frames.items():
         made.files += save_frame(frame, out / "tables" / name)
     provenance = {name: result.provenance for name, result in results.items()}
-    write_atomically(out / "tables" / "provenance.json", json.dumps(provenance, indent=1, ensure_ascii=False).encode())
+    write_atomically(out / "tables" / "provenance.json", json.dumps(provenance, indent=1).encode())
     return made
 
 
