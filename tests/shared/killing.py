@@ -14,7 +14,6 @@ import os
 import random
 import select
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -147,8 +146,9 @@ def kill_after(args: Sequence[str], out: Path, forks: subprocess.Popen[str], rec
 def crash_at(
     args: Sequence[str], out: Path, forks: subprocess.Popen[str], number: int, *, publish: bool = False
 ) -> bool:
-    """Run the command until it is about to sync, rename or make a file or folder for the `number`-th time, where it is
-    killed; False where it ended before. Every other time, what was to be synced loses its last bytes, as records do
+    """Run the command until it is about to sync, rename or make something in its folder for the `number`-th time.
+
+    There it is killed; False where it ended before. Every other time, what was to be synced loses its last bytes, as
     when the power fails.
     """
     log = out.with_name(f"crash-{number}.log")
@@ -219,7 +219,7 @@ def _child(args: list[str], log: str, most: int | None, crash: int | None, publi
     try:
         _stop_after(most)
         if crash is not None:
-            _crash_at(crash)
+            _crash_at(crash, args[args.index("--out") + 1])
         code = main(args)
     finally:
         sys.stdout.flush()
@@ -244,8 +244,8 @@ def _stop_after(most: int | None) -> None:
     RunFolder.add = add_some  # type: ignore[method-assign]
 
 
-def _crash_at(number: int) -> None:
-    """Kill this process where it is about to sync, rename or make something for that time."""
+def _crash_at(number: int, out: str) -> None:
+    """Kill this process where it is about to sync, rename or make something in the run folder for that time."""
     count = 0
 
     def watched(name: str) -> Any:
@@ -253,10 +253,11 @@ def _crash_at(number: int) -> None:
 
         def call(first: Any, *args: Any, **kwargs: Any) -> Any:
             nonlocal count
-            count += 1
+            path = os.readlink(f"/proc/self/fd/{first}") if isinstance(first, int) else os.fspath(first)
+            count += str(path).startswith(out)
             if count == number:
-                if name == "fsync" and number % 2 and stat.S_ISREG(os.fstat(first).st_mode):
-                    _tear(first)
+                if name == "fsync" and number % 2 and os.path.isfile(path):
+                    os.truncate(path, max(0, os.path.getsize(path) - 7))
                 os.kill(os.getpid(), signal.SIGKILL)
             return do(first, *args, **kwargs)
 
@@ -264,11 +265,6 @@ def _crash_at(number: int) -> None:
 
     for name in ("fsync", "replace", "rename", "mkdir"):
         setattr(os, name, watched(name))
-
-
-def _tear(file: int) -> None:
-    path = os.readlink(f"/proc/self/fd/{file}")
-    os.truncate(path, max(0, os.path.getsize(path) - 7))
 
 
 def _real(args: list[str], most: int | None) -> None:

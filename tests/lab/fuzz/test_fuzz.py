@@ -64,7 +64,7 @@ def test_traces(prepared: Path) -> None:
     assert sum(one["outcome"] == "refused" for one in found) > 15
 
 
-@pytest.mark.parametrize(("name", "cases"), [("data", 60), ("studies", 30), ("models", 20), ("adapters", 8)])
+@pytest.mark.parametrize(("name", "cases"), [("data", 60), ("studies", 20), ("models", 12), ("adapters", 6)])
 def test_others(name: str, cases: int, tmp_path: Path) -> None:
     """Some damaged inputs of every other kind, in this process; nothing of what they hold is run."""
     subject, folder = load_subject(name), tmp_path / "prepared"
