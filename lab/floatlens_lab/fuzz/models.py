@@ -103,7 +103,7 @@ def answer(ref: str) -> list[Any]:
     import floatlens as fl
     from floatlens.models.facts import look
     from floatlens.models.requirements import requirements
-    from floatlens.traces.tracing import default_probes
+    from floatlens.probes import default_probes
 
     refused = []
     for see in (look, requirements):
@@ -117,7 +117,7 @@ def answer(ref: str) -> list[Any]:
     asked: dict[str, Any] = {"gen_length": 4, "probes": default_probes(model)[:1], "heads": "mean"}
     asked |= {"prompt_ids": _IDS} if model.tokenizer is None else {"question": "Who sings?", "documents": ["Bo sings."]}
     trace = fl.trace(model, **asked)
-    return [trace.answer, *(trace.data[name].values.tobytes() for name in sorted(trace.data.data_vars))]
+    return [trace.answer, *(trace.data[name].values.tobytes() for name in sorted(map(str, trace.data.data_vars)))]
 
 
 def _ref(folder: Path) -> str:
