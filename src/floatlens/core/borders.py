@@ -19,6 +19,7 @@ from floatlens.core.errors import FloatlensError
 
 __all__ = [
     "MOST_DIGITS",
+    "check_reference",
     "check_regular",
     "check_values",
     "parse_json",
@@ -57,6 +58,13 @@ def refuse_special(path: Path) -> None:
     folder, is for the caller to say."""
     if path.exists() and not path.is_dir():
         check_regular(path, math.inf)
+
+
+def check_reference(text: str) -> str:
+    """A reference of data or a model, perhaps a path: no part of it is longer than the name of a file can be."""
+    if len(text) > 4095 or any(len(part.encode("utf-8", "surrogatepass")) > 255 for part in text.split("/")):
+        raise FloatlensError(f"{shown(text)}: no file has a name of {len(text):,} characters; give a shorter one")
+    return text
 
 
 def read_bounded(path: Path, most: int = SETTINGS) -> bytes:

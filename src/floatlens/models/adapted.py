@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from floatlens.core.borders import check_reference
 from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.core.files import fingerprint, write_atomically
 from floatlens.core.validation import validate
@@ -86,6 +87,7 @@ def read_adapted(folder: Path) -> Adapted | None:
 
 def adapter_folder(name: str, path: str, adapter: str | Path | None) -> Path | None:
     """The folder of the adapter that is asked for, if any."""
+    check_reference(path)
     if adapter is None:
         return check_files(Path(path).expanduser()) if is_adapter(Path(path).expanduser()) else None
     folder = Path(names.resolve(str(adapter))).expanduser()

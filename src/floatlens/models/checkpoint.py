@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from floatlens.core.borders import check_regular, refuse_special
+from floatlens.core.borders import check_reference, check_regular, refuse_special
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import fingerprint
 
@@ -109,7 +109,7 @@ class Checkpoint:
 def find(ref: str, revision: str | None, told: Told | None = None) -> Checkpoint:
     """The checkpoint behind a path or a hub id; of the latter only the small files are fetched."""
     told = told or Told()
-    path = Path(ref).expanduser()
+    path = Path(check_reference(ref)).expanduser()
     if path.is_dir():
         if revision is not None:
             raise FloatlensError(f"{ref}: revision= is for hub repositories, and this is a local folder")

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from floatlens.core.borders import check_values, read_bounded, shown
+from floatlens.core.borders import check_reference, check_values, read_bounded, shown
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.validation import Problem, key_text, problems
 from floatlens.core.yaml_border import MOST_BYTES, check_yaml
@@ -117,6 +117,8 @@ class Source:
 def _filled(text: str) -> str:
     """A path or reference with the values of the environment variables that it names. A path that comes from outside
     of the file is relative to the working directory."""
+
+    check_reference(text)
 
     def value(found: re.Match[str]) -> str:
         given = os.environ.get(found[1])
