@@ -57,7 +57,7 @@ class DataFiles:
             _read(folder / name, None)
 
     def damage(self, folder: Path, rng: Random, target: Path) -> str:
-        source = rng.choice(sorted(path for path in folder.iterdir() if path.name != "endless"))
+        source = rng.choice(sorted(path for path in folder.iterdir() if path.is_file() and path.name != "endless"))
         kind = rng.choice(sorted(_DAMAGE) if source.suffix in (".json", ".jsonl") else ["bytes", "packed", "damaged"])
         if rng.random() < 0.01:
             source, kind = folder / "endless", "endless"
