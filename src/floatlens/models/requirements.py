@@ -98,7 +98,7 @@ def _compare(plan: Plan, module: PreTrainedModel, shapes: Shapes, where: Path) -
     return "names and shapes"
 
 
-def fill_empty(plan: Plan, module: PreTrainedModel, shapes: Shapes, where: Path) -> dict[str, Any]:
+def fill_empty(plan: Plan, module: PreTrainedModel, shapes: Shapes, where: Path | str) -> dict[str, Any]:
     """transformers' own account of loading tensors of these shapes: missing, unexpected and mismatched keys."""
     import torch
 
