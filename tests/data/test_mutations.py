@@ -11,6 +11,7 @@ import copy
 import gzip
 import json
 import lzma
+import os
 import random
 import re
 import signal
@@ -309,3 +310,17 @@ def test_a_field_twice(line: str, said: str, tmp_path: Path) -> None:
     path.write_text(line)
     with pytest.raises(FloatlensError, match=said):
         open_data(path)
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.parquet", "x.tsv", "x.txt", "x.json.gz"])
+def test_what_is_no_file_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    """A pipe that nobody writes to, a device without an end, a link to itself."""
+    path = tmp_path / name
+    os.mkfifo(path)
+    with pytest.raises(FloatlensError, match="not a regular file but a pipe; give a file"):
+        open_data(path)
+    for target, said in (("/dev/zero", "not a regular file but a device"), (name, "symbolic links")):
+        path.unlink()
+        path.symlink_to(target)
+        with pytest.raises(FloatlensError, match=said):
+            open_data(path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -172,3 +174,29 @@ def test_a_corpus_that_is_not_there_empty_or_beside_which_nothing_can_be_written
     (tmp_path / "file").write_text("")
     with pytest.raises(FloatlensError, match=r"the index cannot be written .*give another folder as cache"):
         open_index(CORPUS, cache=tmp_path / "file")
+
+
+# -- findings of the fuzzer -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["id", "wikipedia_id"])
+def test_half_a_character_in_a_name_is_refused_before_the_index_is_written(field: str, tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text(json.dumps({field: "\ud800", "text": "A lamp."}) + "\n")
+    with pytest.raises(FloatlensError, match=rf"corpus\.jsonl:1: {field} holds half a character"):
+        open_index(path)
+    with pytest.raises(FloatlensError, match="no good passage"), pytest.warns(FloatlensWarning):
+        open_index(path, skip_bad=True)
+
+
+def test_a_page_that_is_no_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"wikipedia_id": ["x"], "text": "A lamp."}\n')
+    with pytest.raises(FloatlensError, match="wikipedia_id: expected a text or a number, found a list"):
+        open_index(path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "corpus.jsonl")
+    with pytest.raises(FloatlensError, match="not a regular file but a pipe"):
+        open_index(tmp_path / "corpus.jsonl")

@@ -195,3 +195,18 @@ def test_the_papers_sets() -> None:
     assert [spec.column for spec in SETS.values()] == ["NQ", "TQA", "MarcoQA", "HotpotQA", "T-REx"]
     assert SETS["nq"].version == 1
     assert {spec.format for spec in SETS.values()} <= set(FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("ref", "limit", "said"),
+    [
+        ("scale:rag", 10**12, "scale:rag: limit=1000000000000: at most 100,000 questions are drawn"),
+        ("scale:changing", 100_001, "at most 100,000 questions"),
+        ("scale:rag:documents=1001", None, "documents is 1001; expected at most 1000"),
+        ("scale:changing:snapshots=1001", None, "snapshots is 1001; expected at most 1000"),
+        (f"scale:rag:seed={'9' * 200}", None, f"seed is {'9' * 20}; expected at most 4294967295"),
+    ],
+)
+def test_numbers_with_which_drawing_would_not_end(ref: str, limit: int | None, said: str) -> None:
+    with pytest.raises(FloatlensError, match=said):
+        open_data(ref, limit=limit)

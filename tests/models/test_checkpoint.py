@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 
@@ -16,6 +17,7 @@ from floatlens.core import files
 from floatlens.core.errors import FloatlensError
 from floatlens.models import load
 from floatlens.models.facts import look
+from floatlens.models.requirements import requirements
 
 IDS = torch.tensor([[5, 9, 13, 40, 41, 8]])
 
@@ -320,3 +322,42 @@ def test_a_hub_repository_is_known_by_its_revision(hub, copied):
     hub(copied("llama"))
     facts = look("org/name")
     assert (facts.weights, facts.revision) == (None, COMMIT)
+
+
+# -- findings of the fuzzer -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"quantization_config": True}, "transformers refuses this configuration"),
+        ({"rms_norm_eps": 1}, "transformers refuses this configuration"),
+        ({"pad_token_id": [1]}, "transformers refuses this configuration"),
+        ({"layer_types": 7}, "transformers refuses this configuration"),
+        ({"model_type": "x" * 5000}, "its `model_type` has 5,000 characters"),
+    ],
+)
+def test_what_loading_refuses_inspection_refuses_too(change, said, copied):
+    folder = copied("llama", **change)
+    for see in (look, requirements, load):
+        with pytest.raises(FloatlensError, match=said) as caught:
+            see(str(folder))
+        assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "huge"])
+def test_files_that_are_none_are_not_waited_for(name, kind, copied):
+    folder = copied("llama")
+    path = folder / name
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 33)
+    for see in (look, requirements, load):
+        with pytest.raises(FloatlensError, match=f"{name}: (not a regular file|8,192 MB)"):
+            see(str(folder))

@@ -7,6 +7,9 @@ import torch
 
 from floatlens.core.errors import FloatlensError
 from floatlens.models import load
+from floatlens.models.facts import look
+from floatlens.models.requirements import requirements
+from floatlens_lab.fuzz.gguf_file import write_gguf
 
 
 @pytest.mark.natural
@@ -58,3 +61,29 @@ def test_what_does_not_go_with_a_file(tmp_path):
         load(path, family="llada")
     with pytest.raises(FloatlensError, match="revision= is for hub repositories"):
         load(path, revision="main")
+
+
+@pytest.fixture(scope="module")
+def small_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("gguf") / "model.gguf"
+    write_gguf(path)
+    return path
+
+
+def test_a_small_file_is_loaded(small_file):
+    model = load(small_file)
+    assert (model.kind, model.num_layers, model.num_heads) == ("arm", 1, 2)
+    assert model.tokenizer.convert_tokens_to_ids(["<s>", "!", "th"]) == [1, 3, 99]
+    assert requirements(str(small_file)).tensors == 12
+
+
+@pytest.mark.parametrize("at", [8, 16, 24, 32, 40])
+def test_a_header_that_says_something_else_is_one_line(at, small_file, tmp_path):
+    """Counts of tensors and entries, the length of the first key: beyond all bounds, and by a little."""
+    for change in (b"\xff" * 8, b"\x00\x00\x40" + bytes(5)):
+        raw = small_file.read_bytes()
+        path = tmp_path / "model.gguf"
+        path.write_bytes(raw[:at] + change + raw[at + 8 :])
+        for see in (look, requirements, load):
+            with pytest.raises(FloatlensError, match=r"model\.gguf: "):
+                see(str(path))

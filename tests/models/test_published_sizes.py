@@ -27,7 +27,7 @@ def _plan(checkpoint):
 def test_every_published_tensor_has_a_home_of_its_shape(checkpoint):
     plan = _plan(checkpoint)
     module = empty_module(plan)
-    info = fill_empty(plan, module, checkpoint.tensors)
+    info = fill_empty(plan, module, checkpoint.tensors, "published")
     assert {name: list(keys) for name, keys in info.items()} == {
         "missing_keys": [],
         "unexpected_keys": [],
@@ -51,7 +51,7 @@ def test_a_tensor_of_another_shape_or_name_is_noticed():
     module = empty_module(plan)
     changed = dict(checkpoint.tensors) | {"model.norm.weight": (4097,), "model.extra.weight": (1,)}
     del changed["model.layers.3.mlp.up_proj.weight"]
-    info = fill_empty(plan, module, changed)
+    info = fill_empty(plan, module, changed, "published")
     assert [key for key, *_ in info["mismatched_keys"]] == ["model.norm.weight"]
     assert list(info["unexpected_keys"]) == ["model.extra.weight"]
     assert list(info["missing_keys"]) == ["model.layers.3.mlp.up_proj.weight"]

@@ -113,3 +113,19 @@ def test_the_bundled_study_asks_as_many_questions_as_claims_need() -> None:
     assert all(one.limit is not None and one.limit >= FEWEST for one in study.data)
     assert study.traces.questions >= FEWEST
     assert len([one for one in study.data if one.traces != 0]) >= 2  # what depends on the task
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("control_draws: 1000000000", "control_draws wants at most 10000, got 1000000000"),
+        ("controls: {shuffled_weights: 99999}", "controls.shuffled_weights wants at most 10000, got 99999"),
+        ("machine: {workers: 10001}", "machine.workers wants at most 10000, got 10001"),
+        ("seeds: {stress: 4294967296}", "seeds.stress wants at most 4294967295, got 4294967296"),
+        ("traces: {questions: 1000000000000000000}", "a whole number of more than 18 digits"),
+    ],
+)
+def test_numbers_that_would_fill_the_memory(change: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(f"models: [scale:llada]\ndata: [scale:rag]\n{change}\n")
+    assert message in wrong(path)

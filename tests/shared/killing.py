@@ -64,11 +64,21 @@ class Child:
 
     startup = 1.5
 
-    def __init__(self, zygote: subprocess.Popen[str], args: Sequence[str], log: Path, most: int | None = None) -> None:
+    def __init__(
+        self,
+        zygote: subprocess.Popen[str],
+        args: Sequence[str],
+        log: Path,
+        most: int | None = None,
+        crash: int | None = None,
+        publish: bool = False,
+    ) -> None:
         assert zygote.stdin is not None
         assert zygote.stdout is not None
         self._answers = zygote.stdout
-        zygote.stdin.write(json.dumps({"args": list(args), "log": str(log), "most": most}) + "\n")
+        zygote.stdin.write(
+            json.dumps({"args": list(args), "log": str(log), "most": most, "crash": crash, "publish": publish}) + "\n"
+        )
         zygote.stdin.flush()
         self._pid = int(self._answers.readline())
 
@@ -133,6 +143,20 @@ def kill_after(args: Sequence[str], out: Path, forks: subprocess.Popen[str], rec
     _kill(process, log)
 
 
+def crash_at(
+    args: Sequence[str], out: Path, forks: subprocess.Popen[str], number: int, *, publish: bool = False
+) -> bool:
+    """Run the command until it is about to sync, rename or make something in its folder for the `number`-th time.
+
+    There it is killed; False where it ended before. Every other time, what was to be synced loses its last bytes, as
+    when the power fails.
+    """
+    log = out.with_name(f"crash-{number}.log")
+    code = Child(forks, [*args, "--workers", "1"], log, crash=number, publish=publish).wait()
+    assert code in (0, -signal.SIGKILL), log.read_text()[-2000:]
+    return code != 0
+
+
 def _kill(process: Real | Child, log: Path) -> None:
     over = process.over()
     if not over:
@@ -156,10 +180,10 @@ def _count(out: Path) -> int:
     return path.read_bytes().count(b"\n") if path.is_file() else 0
 
 
-def finish(args: Sequence[str], out: Path, forks: subprocess.Popen[str]) -> str:
+def finish(args: Sequence[str], out: Path, forks: subprocess.Popen[str], *, publish: bool = False) -> str:
     """Run the command to its end; gives what it said."""
     log = out.with_name(f"{out.name}.log")
-    code = Child(forks, [*args, "--workers", "1"], log).wait()
+    code = Child(forks, [*args, "--workers", "1"], log, publish=publish).wait()
     assert code == 0, log.read_text()[-2000:]
     return log.read_text()
 
@@ -182,17 +206,20 @@ def _serve() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
 
-def _child(args: list[str], log: str, most: int | None) -> None:
+def _child(args: list[str], log: str, most: int | None, crash: int | None, publish: bool) -> None:
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(said, 1)
     os.dup2(said, 2)
     from floatlens.cli import main
-    from floatlens.runs import publish
+    from floatlens.runs import publish as publishing
 
-    publish.publish_study = lambda *_, **__: publish.Findings()  # type: ignore[assignment]  # takes longer than items
+    if not publish:  # takes longer than items
+        publishing.publish_study = lambda *_, **__: publishing.Findings()  # type: ignore[assignment]
     code = 1
     try:
         _stop_after(most)
+        if crash is not None:
+            _crash_at(crash, args[args.index("--out") + 1])
         code = main(args)
     finally:
         sys.stdout.flush()
@@ -215,6 +242,29 @@ def _stop_after(most: int | None) -> None:
         return new
 
     RunFolder.add = add_some  # type: ignore[method-assign]
+
+
+def _crash_at(number: int, out: str) -> None:
+    """Kill this process where it is about to sync, rename or make something in the run folder for that time."""
+    count = 0
+
+    def watched(name: str) -> Any:
+        do = getattr(os, name)
+
+        def call(first: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            path = os.readlink(f"/proc/self/fd/{first}") if isinstance(first, int) else os.fspath(first)
+            count += str(path).startswith(out)
+            if count == number:
+                if name == "fsync" and number % 2 and os.path.isfile(path):
+                    os.truncate(path, max(0, os.path.getsize(path) - 7))
+                os.kill(os.getpid(), signal.SIGKILL)
+            return do(first, *args, **kwargs)
+
+        return call
+
+    for name in ("fsync", "replace", "rename", "mkdir"):
+        setattr(os, name, watched(name))
 
 
 def _real(args: list[str], most: int | None) -> None:

@@ -18,6 +18,9 @@ class Misbehaving:
     def prepare(self, folder: Path) -> None:
         (folder / "prepared").write_text("yes")
 
+    def warm(self, folder: Path) -> None:
+        assert (folder / "prepared").read_text() == "yes"
+
     def damage(self, folder: Path, rng: Random, target: Path) -> str:
         assert (folder / "prepared").read_text() == "yes"
         (target / "number").write_text(str(rng.random()))

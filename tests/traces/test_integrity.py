@@ -231,3 +231,20 @@ def test_forged_pieces_are_one_line_too(make_trace: Make, tmp_path: Path) -> Non
     outside = Zstd(level=0).encode(np.full(size, 9, dtype="<i4").tobytes())
     said = refusal(resealed(entries | {name: outside}), tmp_path / "a.zarr.zip")
     assert "points outside the 9 entries of key" in said
+
+
+@pytest.mark.parametrize("key", ["probe", ""])
+def test_variables_are_declared_with_names(key: str, make_trace: Make, tmp_path: Path) -> None:
+    """Found by fuzzing: a probe that is a number could not be sorted with the others."""
+    entries = entries_of(make_trace("mdm").save(tmp_path / "whole"))
+    root = root_of(entries)
+    variables = root["attributes"]["variables"]
+    if key:
+        variables["received"][key] = 3
+    else:
+        variables["received"] = 3
+    path = tmp_path / "a.zarr.zip"
+    write_entries(unsealed(with_root(entries, root)), path)
+    name = "variables.received" + f".{key}" * bool(key)
+    with pytest.raises(FloatlensError, match=f'attribute "{name}" is '):
+        open_trace(path)

@@ -27,7 +27,8 @@ def main(name: str, seed: str, first: str, last: str, prepared: str, memory: str
     """Read the cases from `first` up to `last` of a subject and say on stdout what became of each."""
     subject, folder = load_subject(name), Path(prepared)
     said, sys.stdout = sys.stdout, sys.stderr  # what the package prints is no part of the protocol
-    run_case(subject, folder, name, int(seed), -1)  # imports are part of the base
+    subject.warm(folder)
+    run_case(subject, folder, name, int(seed), -1)
     _limit(int(memory))
     for number in range(int(first), int(last)):
         said.write(json.dumps({"began": number}) + "\n")

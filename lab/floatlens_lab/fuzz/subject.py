@@ -11,13 +11,18 @@ from floatlens.core.errors import FloatlensError, did_you_mean
 
 __all__ = ["SUBJECTS", "Outcome", "Subject", "load_subject"]
 
-Outcome = Literal["unchanged", "told", "forged", "different"]
+Outcome = Literal["unchanged", "told", "forged", "another", "different"]
 """Of an input that was accepted: it means what it meant before, or something else and a warning said so, or something
-else under digests that were made to fit it, or something else without a word. The last is a failure.
+else under digests that were made to fit it, or it is another valid input of a kind that carries no digests, or
+something else without a word, though it could be noticed. The last is a failure.
 """
 
 SUBJECTS = {
     "traces": "floatlens_lab.fuzz.traces:TraceFiles",
+    "data": "floatlens_lab.fuzz.data:DataFiles",
+    "models": "floatlens_lab.fuzz.models:ModelFolders",
+    "adapters": "floatlens_lab.fuzz.adapters:AdapterFolders",
+    "studies": "floatlens_lab.fuzz.studies:StudyFiles",
 }
 """Subjects by name: module and class."""
 
@@ -30,6 +35,9 @@ class Subject(Protocol):
 
     def prepare(self, folder: Path) -> None:
         """Write undamaged inputs into an empty folder; called once, in the parent."""
+
+    def warm(self, folder: Path) -> None:
+        """Read undamaged inputs; called once in each child, so that imports are part of its base."""
 
     def damage(self, folder: Path, rng: Random, target: Path) -> str:
         """Make one damaged input in the empty folder `target`, from what `prepare` wrote; returns what was done."""

@@ -47,6 +47,10 @@ class TraceFiles:
         asked["documents"] = documents * 8
         fl.trace(diffusion, **asked, gen_length=24, probes=["received"]).save(folder / "long")
 
+    def warm(self, folder: Path) -> None:
+        path = folder / f"diffusion{store.SUFFIX}"
+        _use(open_trace(path), path)
+
     def damage(self, folder: Path, rng: Random, target: Path) -> str:
         source = rng.choice(sorted(folder.glob(f"*{store.SUFFIX}")))
         if rng.random() < 0.2:

@@ -25,6 +25,7 @@ from floatlens.analysis.result import Group, Result, Summary, no_summary
 from floatlens.analysis.rules import as_rule
 from floatlens.analysis.sources import Traces, each_trace
 from floatlens.core.errors import FloatlensError
+from floatlens.core.memory import enough_memory
 from floatlens.core.registry import Registry
 from floatlens.traces import Trace
 
@@ -204,6 +205,9 @@ def with_rule(names: Iterable[str], rule: str | None) -> dict[str, dict[str, Any
     return {n: {"rule": rule} if rule is not None and "rule" in ANALYSES[n].settings() else {} for n in names}
 
 
+_WITHOUT = "leave it out (analyses: in a study), or analyse fewer traces"
+
+
 def _walk(
     traces: Traces,
     wanted: Mapping[str, tuple[Analysis[...], dict[str, Any]]],
@@ -219,9 +223,10 @@ def _walk(
         for name, (one, given) in list(chosen.items()):
             try:
                 trace.require(*one.requires)
-                keys, sample = one.groups(trace), one.measure(trace, **given)
+                with enough_memory(f"analysing {name}", _WITHOUT):
+                    keys, sample = one.groups(trace), one.measure(trace, **given)
             except FloatlensError as error:
-                if skipped is None:
+                if skipped is None or isinstance(error.__cause__, MemoryError):
                     raise
                 skipped[name] = str(error)
                 del chosen[name]

@@ -105,5 +105,8 @@ def _report(error: Exception) -> int:
     if isinstance(error, OSError):
         say(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
         return 2
+    if isinstance(error, MemoryError):
+        say("memory ran out; do less at once, or give the process more; what is on record is kept")
+        return 2
     say(f"this is a bug: {type(error).__name__}: {error}; run it again with --debug and report what it shows")
     return 70

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
 from collections.abc import Iterable
@@ -16,7 +17,17 @@ from typing import Any
 
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["MOST_DIGITS", "check_regular", "check_values", "parse_json", "read_bounded", "read_json", "shown"]
+__all__ = [
+    "MOST_DIGITS",
+    "check_reference",
+    "check_regular",
+    "check_values",
+    "parse_json",
+    "read_bounded",
+    "read_json",
+    "refuse_special",
+    "shown",
+]
 
 _MIB = 1 << 20
 SETTINGS = 16 * _MIB
@@ -27,7 +38,7 @@ MOST_DIGITS = 40
 """Digits of a whole number: published tokenizers state 10**30 as their longest text."""
 
 
-def check_regular(path: Path, most: int) -> int:
+def check_regular(path: Path, most: float) -> int:
     """The size of a regular file (or a link to one) of at most `most` bytes; anything else is refused."""
     try:
         found = path.stat()
@@ -40,6 +51,20 @@ def check_regular(path: Path, most: int) -> int:
             f"{shown(path)}: {found.st_size / _MIB:,.0f} MB, and such a file has at most {most / _MIB:,.0f} MB"
         )
     return found.st_size
+
+
+def refuse_special(path: Path) -> None:
+    """Refuse a pipe, a socket or a device: the first is waited for, the last has no end. What is not there, or is a
+    folder, is for the caller to say."""
+    if path.exists() and not path.is_dir():
+        check_regular(path, math.inf)
+
+
+def check_reference(text: str) -> str:
+    """A reference of data or a model, perhaps a path: no part of it is longer than the name of a file can be."""
+    if len(text) > 4095 or any(len(part.encode("utf-8", "surrogatepass")) > 255 for part in text.split("/")):
+        raise FloatlensError(f"{shown(text)}: no file has a name of {len(text):,} characters; give a shorter one")
+    return text
 
 
 def read_bounded(path: Path, most: int = SETTINGS) -> bytes:
@@ -73,12 +98,12 @@ def parse_json(content: bytes, where: str) -> Any:
     return value
 
 
-def check_values(value: Any, where: str) -> None:
+def check_values(value: Any, where: str, digits: int = MOST_DIGITS) -> None:
     """Refuse values nested too deeply, whole numbers of too many digits, and text that is not Unicode."""
     level: list[Any] = [value]
     for _ in range(DEEPEST):
         for one in level:
-            _check_scalar(one, where)
+            _check_scalar(one, where, digits)
         level = [inner for one in level for inner in _inside(one)]
         if not level:
             return
@@ -97,9 +122,9 @@ def _inside(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _check_scalar(value: Any, where: str) -> None:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**MOST_DIGITS:
-        raise FloatlensError(f"{where}: a whole number of more than {MOST_DIGITS} digits")
+def _check_scalar(value: Any, where: str, digits: int) -> None:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**digits:
+        raise FloatlensError(f"{where}: a whole number of more than {digits} digits")
     if isinstance(value, str):
         try:
             value.encode("utf-8")

@@ -106,7 +106,8 @@ def _sentence(detail: Mapping[str, Any], path: tuple[int | str, ...], known: lis
     if sort in ("literal_error", "enum"):
         return f"{key} wants {context['expected'].replace(chr(39), chr(34))}, {got}"
     if sort in _LIMITS:
-        return f"{key} wants {_LIMITS[sort]} {next(iter(context.values())):g}, {got}"
+        limit = next(iter(context.values()))
+        return f"{key} wants {_LIMITS[sort]} {limit if isinstance(limit, int) else f'{limit:g}'}, {got}"
     if sort in ("too_short", "string_too_short") and not detail["input"]:
         return f"{key} is empty"
     cause = context.get("error")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from floatlens.core.borders import refuse_special
 from floatlens.core.errors import FloatlensError
 
 __all__ = ["BOM", "LONGEST", "PACKED", "check_whole", "open_bytes", "read_head", "read_lines"]
@@ -28,6 +29,7 @@ LONGEST = 64 << 20
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """The unpacked bytes of a file; a damaged or unreadable one is a FloatlensError, also while it is read."""
     name = ""
+    refuse_special(path)
     try:
         with path.open("rb") as file:
             start = file.read(8)

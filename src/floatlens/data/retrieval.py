@@ -23,10 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from floatlens.core.borders import refuse_special
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import digest_of_file
 from floatlens.data.examples import Example
-from floatlens.data.fields import Record, bad, kind
+from floatlens.data.fields import Record, bad, kind, text_of
 from floatlens.data.matching import holds_answer
 from floatlens.data.reader import Tally, read_records
 from floatlens.prompts import Document
@@ -91,7 +92,20 @@ def _passage(record: Record, number: int) -> Passage:
     if isinstance(given, bool) or not isinstance(given, str | int):
         bad(f"{named}: expected a text or a number, found {kind(given)}")
     page = record.get("wikipedia_id")
-    return Passage(line=number, id=str(given), title=title, text=text, wikipedia_id=None if page is None else str(page))
+    if page is not None and (isinstance(page, bool) or not isinstance(page, str | int | float)):
+        bad(f"wikipedia_id: expected a text or a number, found {kind(page)}")
+    return Passage(
+        line=number,
+        id=_whole(str(given), str(named)),
+        title=title,
+        text=text,
+        wikipedia_id=None if page is None else _whole(str(page), "wikipedia_id"),
+    )
+
+
+def _whole(name: str, field: str) -> str:
+    """A name, which may be empty, without half characters: it is written into the index."""
+    return text_of(name, field) if name.strip() else name
 
 
 @dataclass(frozen=True)
@@ -178,6 +192,7 @@ class Index:
 def open_index(corpus: str | Path, *, cache: str | Path | None = None, skip_bad: bool = False) -> Index:
     """The index of a corpus file, built now unless it exists; `cache` is where indexes are kept [CORPUS.bm25]."""
     path = Path(corpus)
+    refuse_special(path)
     try:
         facts = _facts(path, skip_bad)
     except OSError as error:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from floatlens.core.borders import check_reference
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import digest_of_file
 from floatlens.core.registry import Registry
@@ -175,7 +176,7 @@ def open_data(
             raise FloatlensError(f"{name}={value}: expected at least 1, or None for all")
     if gold not in (None, "answer"):
         raise FloatlensError(f'gold="{gold}": expected "answer", or None for the marks of the data')
-    text = str(ref)
+    text = check_reference(str(ref))
     if not is_source(text):
         found = None if collection is None else open_collection(collection)
         wanted = need if found is None else [one for one in need if one != "answers"]

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from floatlens.core.borders import check_reference
 from floatlens.core.errors import FloatlensError, FloatlensWarning
 from floatlens.core.files import fingerprint, write_atomically
 from floatlens.core.validation import validate
 
 from . import names
-from .checkpoint import brief
+from .checkpoint import brief, check_files, in_one_line
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -86,8 +87,9 @@ def read_adapted(folder: Path) -> Adapted | None:
 
 def adapter_folder(name: str, path: str, adapter: str | Path | None) -> Path | None:
     """The folder of the adapter that is asked for, if any."""
+    check_reference(path)
     if adapter is None:
-        return Path(path).expanduser() if is_adapter(Path(path).expanduser()) else None
+        return check_files(Path(path).expanduser()) if is_adapter(Path(path).expanduser()) else None
     folder = Path(names.resolve(str(adapter))).expanduser()
     if not is_adapter(folder):
         raise FloatlensError(
@@ -95,7 +97,7 @@ def adapter_folder(name: str, path: str, adapter: str | Path | None) -> Path | N
         )
     if is_adapter(Path(path).expanduser()):
         raise FloatlensError(f"{name}: it is an adapter itself; give its base ({base_of(Path(path))}) with adapter=")
-    return folder
+    return check_files(folder)
 
 
 def base_of(folder: Path) -> str:
@@ -130,13 +132,10 @@ def merge(base: LanguageModel, folder: Path, ref: str, base_weights: str | None)
             FloatlensWarning,
             stacklevel=3,
         )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            wrapped = PeftModel.from_pretrained(base.module, str(folder))
-            module: Any = wrapped.merge_and_unload()
-    except (ValueError, RuntimeError, KeyError, TypeError, OSError) as error:
-        raise FloatlensError(f"{folder}: peft cannot load this adapter ({brief(error)})") from error
+    with in_one_line(folder, "peft cannot load this adapter"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wrapped = PeftModel.from_pretrained(base.module, str(folder))
+        module: Any = wrapped.merge_and_unload()
     if adapted is None:
         return replace(base, module=module, ref=ref, observers=[])
     return adapted.apply(base, module, ref)

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from floatlens.core.borders import check_reference, check_regular, refuse_special
 from floatlens.core.errors import FloatlensError
 from floatlens.core.files import fingerprint
 
 from .settings import Settings
 from .told import Told
 
-__all__ = ["Checkpoint", "brief", "find", "weights_of"]
+__all__ = ["Checkpoint", "brief", "check_files", "find", "in_one_line", "weights_of"]
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _SMALL = ["*.json", "*.txt", "*.model", "*.jinja"]
+_READ_WHOLE = (".json", ".txt", ".model", ".jinja")
+_LARGEST = 1 << 28
+"""Bytes of the largest file that is read as a whole; the largest published tokenizers have 40 MB."""
 _BELOW = ["*/*"]  # sub-folders hold other formats of the same weights
 
 
@@ -103,17 +109,29 @@ class Checkpoint:
 def find(ref: str, revision: str | None, told: Told | None = None) -> Checkpoint:
     """The checkpoint behind a path or a hub id; of the latter only the small files are fetched."""
     told = told or Told()
-    path = Path(ref).expanduser()
+    path = Path(check_reference(ref)).expanduser()
     if path.is_dir():
         if revision is not None:
             raise FloatlensError(f"{ref}: revision= is for hub repositories, and this is a local folder")
-        return Checkpoint(ref, path, told=told)
+        return Checkpoint(ref, check_files(path), told=told)
     if path.exists():
         raise FloatlensError(f"{ref}: expected a folder with a config.json, or a .gguf file")
     if _HUB_ID.fullmatch(ref) is None or ref.startswith("."):
         raise FloatlensError(f"{ref}: no such folder, and not a hub id such as org/name")
-    folder = _snapshot(ref, revision, _SMALL)
+    folder = check_files(_snapshot(ref, revision, _SMALL))
     return Checkpoint(ref, folder, hub_id=ref, revision=folder.name, told=told)
+
+
+def check_files(folder: Path) -> Path:
+    """The folder, where no file of it is a pipe or a device and none but weights has more than 256 MB.
+
+    transformers, tokenizers and peft read files by name, whatever is there.
+    """
+    for path in folder.iterdir():
+        refuse_special(path)
+        if path.is_file() and path.suffix in _READ_WHOLE:
+            check_regular(path, _LARGEST)
+    return folder
 
 
 def weights_of(path: str, revision: str | None = None) -> str | None:
@@ -170,3 +188,19 @@ def brief(error: BaseException) -> str:
     """Another library's message, short enough for one line of ours."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+@contextmanager
+def in_one_line(where: Path | str, what: str, then: str = "") -> Iterator[None]:
+    """Whatever another library raises of files that others wrote is a FloatlensError: where, what, its own message.
+
+    No list of exceptions holds for a damaged file: transformers, peft and gguf meet it where they use what they have
+    read, with AttributeError, AssertionError, struct.error, StrictDataclassError and more. What is out of memory stays
+    that.
+    """
+    try:
+        yield
+    except (FloatlensError, MemoryError):
+        raise
+    except Exception as error:
+        raise FloatlensError(f"{where}: {what} ({brief(error)}){then}") from error

@@ -17,7 +17,7 @@ from floatlens.core.errors import FloatlensError
 from floatlens.core.files import fingerprint
 from floatlens.models import names, registry
 from floatlens.models.adapted import FAMILY_NAME, Adapted, adapter_digest, adapter_folder, base_of, read_adapted
-from floatlens.models.checkpoint import find
+from floatlens.models.checkpoint import find, in_one_line
 from floatlens.models.plan import Reading, plan_checkpoint, read_as
 from floatlens.models.told import Told
 
@@ -140,10 +140,8 @@ def _look_gguf(ref: str, file: str, chosen: Family | None, revision: str | None,
 
     path = Path(file).expanduser()
     check_gguf(ref, path, chosen, revision)
-    try:
+    with in_one_line(ref, "transformers cannot read its header"):
         config = AutoConfig.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
-    except (ValueError, TypeError, OSError, KeyError) as error:
-        raise FloatlensError(f"{ref}: transformers cannot read its header ({error})") from error
     tokenizer = load_gguf_tokenizer(path)
     which = (None, fingerprint([path]))
     reading = Reading(FAMILY.name, FAMILY.kind, FAMILY.shift, "causal", None, None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import asdict
@@ -26,7 +25,7 @@ from .adapted import adapter_folder, base_of, merge, read_adapted
 from .base import LanguageModel
 from .causal import FAMILY as CAUSAL
 from .causal import check_gguf
-from .checkpoint import Checkpoint, brief, find, weights_of
+from .checkpoint import Checkpoint, find, in_one_line, weights_of
 from .plan import Family, Reading, plan_checkpoint, read_as
 from .tensors import check_tensors
 from .tokenizer import find_mask, load_gguf_tokenizer, load_tokenizer
@@ -202,26 +201,24 @@ def _read_weights(
     architecture: Any, folder: Path, place: _Placement, surplus: tuple[str, ...] = (), **options: Any
 ) -> PreTrainedModel:
     """Let transformers read. Mismatched sizes pass it here, so `check_tensors` can name them in one line."""
-    from safetensors import SafetensorError
-
     where = folder / options["gguf_file"] if "gguf_file" in options else folder
-    try:
-        module, info = architecture.from_pretrained(
-            folder,
-            dtype=place.dtype,
-            device_map=place.device_map,
-            attn_implementation="sdpa",
-            local_files_only=True,
-            trust_remote_code=False,
-            weights_only=True,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-            **options,
-        )
-    except pickle.UnpicklingError as error:
-        raise FloatlensError(f"{where}: its .bin holds more than tensors, which floatlens does not unpickle") from error
-    except (OSError, ValueError, LookupError, RuntimeError, ImportError, SafetensorError, struct.error) as error:
-        raise FloatlensError(f"{where}: transformers cannot load it ({brief(error)})") from error
+    with in_one_line(where, "transformers cannot load it"):
+        try:
+            module, info = architecture.from_pretrained(
+                folder,
+                dtype=place.dtype,
+                device_map=place.device_map,
+                attn_implementation="sdpa",
+                local_files_only=True,
+                trust_remote_code=False,
+                weights_only=True,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+                **options,
+            )
+        except pickle.UnpicklingError as error:
+            said = "its .bin holds more than tensors, which floatlens does not unpickle"
+            raise FloatlensError(f"{where}: {said}") from error
     check_tensors(info, type(module).__name__, surplus, where)
     loaded: PreTrainedModel = module
     if place.device is not None:

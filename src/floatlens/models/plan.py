@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from floatlens.core.errors import FloatlensError
-from floatlens.models.checkpoint import brief
+from floatlens.models.checkpoint import in_one_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -123,12 +123,8 @@ def default_sampler(kind: Kind, shift: bool) -> str:
 
 def plan_checkpoint(family: Family, settings: Settings) -> Plan:
     """The family's plan for a configuration; what transformers raises about it becomes one line."""
-    from huggingface_hub.errors import StrictDataclassError  # what transformers' configuration classes raise
-
-    try:
+    with in_one_line(settings.where, "transformers refuses this configuration"):
         return family.plan(settings)
-    except (ValueError, TypeError, OSError, KeyError, StrictDataclassError) as error:
-        raise FloatlensError(f"{settings.where}: transformers refuses this configuration ({brief(error)})") from error
 
 
 def read_as(family: Family, plan: Plan, settings: Settings) -> Reading:

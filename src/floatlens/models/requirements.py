@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from floatlens.core.errors import FloatlensError
 from floatlens.models import names, registry
 from floatlens.models.adapted import adapter_folder, base_of
-from floatlens.models.checkpoint import brief, find
+from floatlens.models.checkpoint import find, in_one_line
 from floatlens.models.facts import Facts, look
 from floatlens.models.plan import Plan, default_sampler, plan_checkpoint
 from floatlens.models.tensors import Shapes, check_names, check_tensors, list_tensors
@@ -70,7 +69,8 @@ def requirements(
     checkpoint = find(path, revision, told)
     plan = plan_checkpoint(registry.pick(checkpoint.settings, family), checkpoint.settings)
     shapes, stored = list_tensors(checkpoint)
-    module = empty_module(plan)
+    with in_one_line(checkpoint.settings.where, "transformers refuses this configuration"):
+        module = empty_module(plan)
     compared = _compare(plan, module, shapes, checkpoint.folder)
     parameters = sum(parameter.numel() for parameter in module.parameters())
     missing = () if checkpoint.hub_id is not None else tuple(checkpoint.missing_shards())
@@ -94,11 +94,11 @@ def _compare(plan: Plan, module: PreTrainedModel, shapes: Shapes, where: Path) -
     if None in shapes.values():
         check_names(list(shapes), module, plan.key_mapping, plan.surplus, where)
         return "names"
-    check_tensors(fill_empty(plan, module, shapes), type(module).__name__, plan.surplus, where)
+    check_tensors(fill_empty(plan, module, shapes, where), type(module).__name__, plan.surplus, where)
     return "names and shapes"
 
 
-def fill_empty(plan: Plan, module: PreTrainedModel, shapes: Shapes) -> dict[str, Any]:
+def fill_empty(plan: Plan, module: PreTrainedModel, shapes: Shapes, where: Path | str) -> dict[str, Any]:
     """transformers' own account of loading tensors of these shapes: missing, unexpected and mismatched keys."""
     import torch
 
@@ -107,19 +107,16 @@ def fill_empty(plan: Plan, module: PreTrainedModel, shapes: Shapes) -> dict[str,
     given = {name: torch.empty(shape or (), device="meta") for name, shape in shapes.items()}
     mapping: dict[str, Any] = {} if plan.key_mapping is None else {"key_mapping": dict(plan.key_mapping)}
     kind: Any = type(module)
-    try:
-        with quiet():
-            _, info = kind.from_pretrained(
-                None,
-                config=plan.config,
-                state_dict=given,
-                device_map="meta",
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-                **mapping,
-            )
-    except (OSError, ValueError, LookupError, RuntimeError) as error:
-        raise FloatlensError(f"transformers cannot fit its tensors into {kind.__name__} ({brief(error)})") from error
+    with in_one_line(where, f"transformers cannot fit its tensors into {kind.__name__}"), quiet():
+        _, info = kind.from_pretrained(
+            None,
+            config=plan.config,
+            state_dict=given,
+            device_map="meta",
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **mapping,
+        )
     found: dict[str, Any] = info
     return found
 
@@ -128,10 +125,8 @@ def _read_gguf(file: Path) -> tuple[int, dict[str, int]]:
     """Number of weights, and of tensors by quantisation, from the header of a .gguf file."""
     from gguf import GGUFReader
 
-    try:
+    with in_one_line(file, "its header cannot be read", "; download it again"):
         tensors = GGUFReader(file).tensors
-    except (ValueError, OSError, IndexError) as error:
-        raise FloatlensError(f"{file}: its header cannot be read ({brief(error)}); download it again") from error
     stored: dict[str, int] = {}
     for one in tensors:
         stored[one.tensor_type.name] = stored.get(one.tensor_type.name, 0) + 1

@@ -33,6 +33,8 @@ BOOKKEEPING = frozenset(_WORDS.split())
 
 _INDEX = 64 << 20
 """Bytes of the largest index of shards."""
+_LONGEST = 100
+"""Characters of the longest `model_type`, which messages quote."""
 _LARGEST = 2**31
 """Of sizes and token ids: what a tensor's dimension can be."""
 
@@ -75,6 +77,8 @@ class Settings(Mapping[str, Any]):
         given = self.get("model_type")
         if not isinstance(given, str) or not given:
             raise FloatlensError(f"{self.where}: it has no `model_type`, so nothing says which model this is")
+        if len(given) > _LONGEST:
+            raise FloatlensError(f"{self.where}: its `model_type` has {len(given):,} characters; it is the name of one")
         return given
 
     def integer(self, key: str) -> int:

@@ -30,6 +30,7 @@ from floatlens.analysis.stress import agreement, curves, curves_frame, misled_cu
 from floatlens.claims import Claim, claims, claims_frame, with_holm
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.files import write_atomically
+from floatlens.core.memory import enough_memory
 from floatlens.core.text import in_csv
 from floatlens.models.course import earlier
 from floatlens.records.store import open_answers, open_patching
@@ -114,7 +115,8 @@ def _draw(out: Path, made: Findings, formats: Sequence[str]) -> None:
     data |= {"patching": patched, "collection": made.collection.get("collection")}
     wanted = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(data)]
     for name, figure in describe_figures(data, wanted).figures.items():
-        made.files += save_figure(draw(figure), out / "figures" / name, formats)
+        with enough_memory(f"drawing {name}", _FEWER):
+            made.files += save_figure(draw(figure), out / "figures" / name, formats)
 
 
 def _publish_scores(
@@ -238,7 +240,8 @@ def publish_traces(
     data = {**results, **_of_first(first, only, rule, reasons)}
     described = describe_figures(data, only or _figures_of([*results, *skipped]))
     for name, figure in described.figures.items():
-        made.files += save_figure(draw(figure), figures / name, formats)
+        with enough_memory(f"drawing {name}", _FEWER):
+            made.files += save_figure(draw(figure), figures / name, formats)
     told = {name: why for name, why in described.skipped.items() if name not in ("anchors", "qk_maps")}
     made.skipped = told | reasons | made.skipped  # of an analysis the reason is the better one
     frames = {name: result.to_frame() for name, result in results.items()} | {"claims": claims_frame(found)}
@@ -246,8 +249,11 @@ def publish_traces(
     for name, frame in frames.items():
         made.files += save_frame(frame, out / "tables" / name)
     provenance = {name: result.provenance for name, result in results.items()}
-    write_atomically(out / "tables" / "provenance.json", json.dumps(provenance, indent=1, ensure_ascii=False).encode())
+    write_atomically(out / "tables" / "provenance.json", json.dumps(provenance, indent=1).encode())
     return made
+
+
+_FEWER = "draw fewer figures (--only), or fewer formats (output.figures, --format)"
 
 
 def _check(given: Iterable[str], known: Sequence[str], what: str) -> None:

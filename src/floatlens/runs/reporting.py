@@ -14,6 +14,7 @@ from floatlens.analysis import ANALYSES, Result, analyse
 from floatlens.analysis.registry import forget_optional, with_rule
 from floatlens.analysis.sources import has_traces, trace_files, traced_runs
 from floatlens.claims import answer_claims, claims
+from floatlens.core.memory import enough_memory
 from floatlens.records.store import is_run, open_answers, open_patching, read_manifest, read_records
 from floatlens.report import Inputs, Made, RunAnswers, report
 from floatlens.report.build import LARGEST
@@ -63,7 +64,8 @@ def report_runs(
         [_facts(run) for run in folders],
         _made_by(folders, examples=examples, rule=rule, by_run=by_run, largest=largest),
     )
-    return report(inputs, out, examples=examples, rule=rule, largest=largest)
+    with enough_memory("making the report", "give fewer --examples, or leave it out (--no-report)"):
+        return report(inputs, out, examples=examples, rule=rule, largest=largest)
 
 
 def _traces(folders: Sequence[Path], by_run: bool) -> list[Seen]:

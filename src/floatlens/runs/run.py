@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from floatlens.core.errors import FloatlensError
+from floatlens.core.text import file_name
 from floatlens.core.validation import validate
 from floatlens.runs.folder import RunFolder
 from floatlens.runs.manifest import changed_versions, manifest_of, surroundings
@@ -102,7 +103,18 @@ def folder_of(source: Source, out: str | Path | None) -> Path:
     """The run folder: as given, else as the study says (relative to its file), else runs/NAME."""
     if out is not None:
         return Path(out)
-    return Path(source.path(source.study.out)) if source.study.out is not None else Path("runs") / source.study.name
+    return Path(source.path(source.study.out)) if source.study.out is not None else Path("runs") / _below(source)
+
+
+def _below(source: Source) -> str:
+    """The name of the study as that of a folder: as it is, or as far as it is none, with other characters."""
+    name = source.study.name
+    plain = name.isprintable() and not set(name) & set("/\\") and not name.startswith(".")
+    return name if plain and len(name.encode()) <= _LONGEST else file_name(name, _LONGEST)
+
+
+_LONGEST = 100
+"""Bytes of the longest name of a folder made from the name of a study."""
 
 
 @contextmanager

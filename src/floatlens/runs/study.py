@@ -43,6 +43,11 @@ __all__ = [
 ]
 
 
+MOST = 10_000
+"""Of draws, copies, workers and the like: a larger number in a study is a mistake, and would fill the memory."""
+LARGEST_SEED = 2**32 - 1
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -142,10 +147,13 @@ class Corpus(_Part):
 class Seeds(_Part):
     """Seeds of everything that is drawn at random."""
 
-    decoding: int = Field(0, ge=0, description="samplers")
-    stress: int = Field(0, ge=0, description="distractors, orders and layouts of stress tests")
+    decoding: int = Field(0, ge=0, le=LARGEST_SEED, description="samplers")
+    stress: int = Field(0, ge=0, le=LARGEST_SEED, description="distractors, orders and layouts of stress tests")
     controls: int = Field(
-        0, ge=0, description="random controls of edits and patching: the first draw; others follow it by 1"
+        0,
+        ge=0,
+        le=LARGEST_SEED,
+        description="random controls of edits and patching: the first draw; others follow it by 1",
     )
 
 
@@ -153,7 +161,7 @@ class Controls(_Part):
     """Models that every model of the study is compared with. They are traced like it, and neither asked nor edited."""
 
     shuffled_weights: int = Field(
-        0, ge=0, description="copies of each model with shuffled weights, with the seeds 0, 1, …; 0: none"
+        0, ge=0, le=MOST, description="copies of each model with shuffled weights, with the seeds 0, 1, …; 0: none"
     )
 
 
@@ -191,7 +199,7 @@ class Patching(_Part):
         ("kv", "residual"), description="kv: keys and values of a layer's attention; residual: what enters the layer"
     )
     rows: RowGroup = Field("all", description="rows whose attention ranks the keys: all, answer or last")
-    draws: int | None = Field(None, ge=1, description="draws of the random control; None: control_draws")
+    draws: int | None = Field(None, ge=1, le=MOST, description="draws of the random control; None: control_draws")
 
 
 class Output(_Part):
@@ -209,11 +217,16 @@ class Machine(_Part):
     """Where the work is done. It changes no result and may change when a study is continued."""
 
     executor: Literal["local", "ray"] = "local"
-    workers: int | None = Field(None, ge=1, description="None: one per core for small models on a CPU, else one")
-    threads: int | None = Field(
-        None, ge=1, description="torch threads per worker; None: 1 for small models on a CPU, else a share of the cores"
+    workers: int | None = Field(
+        None, ge=1, le=MOST, description="None: one per core for small models on a CPU, else one"
     )
-    batch: int = Field(16, ge=1, description="questions decoded together; halved where memory runs out")
+    threads: int | None = Field(
+        None,
+        ge=1,
+        le=MOST,
+        description="torch threads per worker; None: 1 for small models on a CPU, else a share of the cores",
+    )
+    batch: int = Field(16, ge=1, le=MOST, description="questions decoded together; halved where memory runs out")
     cpus: float = Field(1.0, ge=0, description="CPUs that Ray reserves for each worker")
     gpus: float = Field(0.0, ge=0, description="GPUs that Ray reserves for each worker")
     address: str | None = Field(None, description="address of a Ray cluster; None: one on this machine, for this run")
@@ -260,7 +273,7 @@ class Study(_Part):
         (), description="runs whose traces tell which heads retrieve, for ablate_heads:top=N; (): this study's traces"
     )
     control_draws: int = Field(
-        1, ge=1, description="draws of each random control of an edit; effects average over them"
+        1, ge=1, le=MOST, description="draws of each random control of an edit; effects average over them"
     )
     analyses: tuple[str, ...] | None = Field(None, description="None: all that the probes allow")
     seeds: Seeds = Seeds()

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from floatlens.core.borders import check_values, read_bounded, shown
+from floatlens.core.borders import check_reference, check_values, read_bounded, shown
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.core.validation import Problem, key_text, problems
 from floatlens.core.yaml_border import MOST_BYTES, check_yaml
@@ -29,6 +29,8 @@ __all__ = ["Origin", "Source", "StudyLike", "read_study", "schema"]
 StudyLike = Study | Mapping[str, Any] | str | Path
 """A study, a mapping of the same form, or the path of a YAML file."""
 _NAMED = re.compile(r"([A-Za-z][\w-]*)=(.+)", re.DOTALL)
+_DIGITS = 18
+"""Of a whole number in a study: all that count something, and fit into 64 bits."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
 
@@ -116,6 +118,8 @@ def _filled(text: str) -> str:
     """A path or reference with the values of the environment variables that it names. A path that comes from outside
     of the file is relative to the working directory."""
 
+    check_reference(text)
+
     def value(found: re.Match[str]) -> str:
         given = os.environ.get(found[1])
         if not given:
@@ -142,7 +146,7 @@ def read_study(given: StudyLike) -> Source:
         raise FloatlensError(f"{shown(path)}: no such file; give a study.yaml (docs/studies.md shows one)")
     origin = Origin(str(path), _parsed(path, text))
     values = _plain(origin.tree)
-    check_values(values, str(path))
+    check_values(values, str(path), _DIGITS)
     return Source(_validated(values, origin), path.parent, origin)
 
 

@@ -137,6 +137,11 @@ def _check_names(attrs: Mapping[str, Any], where: str) -> None:
         _refuse(attrs["regions"], "regions", where)
     for name, version in attrs["versions"].items():
         _check(version, (str,), f"versions.{name}", where)
+    for name, declared in attrs["variables"].items():
+        _check(declared, (dict,), f"variables.{name}", where)
+        for key in ("probe", "meaning"):
+            if key in declared:
+                _check(declared[key], (str,), f"variables.{name}.{key}", where)
     for key, one in attrs["model"].get("control", {}).items():
         _check(one, (int,) if key == "seed" else (str,), f"model.control.{key}", where)
 

@@ -153,3 +153,9 @@ def test_snapshots_are_all_dates_or_spread_over_what_answers() -> None:
     background = [Version(id=f"b{i}", text="y", start="1000-01-01") for i in range(50)]
     assert DatedCollection(versions).choose_dates(12) == years
     assert DatedCollection([*background, *versions]).choose_dates(3) == [years[2], years[6], years[10]]
+
+
+def test_half_a_character_in_a_key_of_answers_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, {**D1, "answers": {"\ud800": ["x"]}})
+    with pytest.raises(FloatlensError, match=r"c\.jsonl:1: a key of answers holds half a character"):
+        open_collection(path)

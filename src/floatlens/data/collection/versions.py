@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from floatlens.core.errors import FloatlensError
-from floatlens.data.fields import Record, answers_of, bad, kind
+from floatlens.data.fields import Record, answers_of, bad, kind, text_of
 from floatlens.data.reader import Tally, read_records
 
 __all__ = ["DatedCollection", "Version", "as_date", "open_collection", "short_date"]
@@ -183,7 +183,7 @@ def _answers(record: Record) -> dict[str, tuple[str, ...]]:
     given = record.get("answers")
     if given is not None and not isinstance(given, Mapping):
         bad(f"answers: expected an object of answers by the id of the question, found {kind(given)}")
-    return {str(name): _checked(value, name) for name, value in (given or {}).items()}
+    return {text_of(name, "a key of answers"): _checked(value, name) for name, value in (given or {}).items()}
 
 
 def _checked(value: Any, name: str) -> tuple[str, ...]:

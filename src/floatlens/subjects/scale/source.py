@@ -19,11 +19,15 @@ __all__ = ["DEFAULT_COUNT", "open_questions"]
 
 DEFAULT_COUNT = 500
 """How many questions are drawn without a limit."""
+MOST = 100_000
+"""How many are drawn at most: they are made before the first is asked."""
 
 
 def open_questions(rest: str, *, limit: int | None, documents: int | None) -> Questions:
     """Questions of the world. Example: `open_questions("rag:seed=7", limit=4, documents=None).examples[0].question`"""
     which, *given = rest.split(":")
+    if limit is not None and limit > MOST:
+        raise FloatlensError(f"limit={limit}: at most {MOST:,} questions are drawn")
     if which == "changing":
         return _changing(given, limit, documents)
     if which not in ALL_SETS:
@@ -64,5 +68,13 @@ def _settings(given: Sequence[str], defaults: dict[str, Any], which: str = "rag"
             raise FloatlensError(f'no setting "{key}"{did_you_mean(key, settings)}')
         if not value.isascii() or not value.isdigit():
             raise FloatlensError(f'{key} is "{value}"; expected a whole number, as in scale:{which}:{key}=3')
-        settings[key] = int(value)
+        settings[key] = _within(key, value)
     return settings
+
+
+def _within(key: str, value: str) -> int:
+    """The number, if questions can be drawn with it in reasonable time."""
+    most = 2**32 - 1 if key == "seed" else 1000
+    if len(value) > 10 or int(value) > most:
+        raise FloatlensError(f"{key} is {value[:20]}; expected at most {most}")
+    return int(value)
