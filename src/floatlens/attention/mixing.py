@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from floatlens.attention.probe import PassState
     from floatlens.models.bimamba import Scan
 
-__all__ = ["BothWays", "ConvTerms", "HeadScanTerms", "MixerLayer", "ScanTerms", "Strands", "Terms", "mixers_of"]
+__all__ = [
+    "BothWays",
+    "ConvTerms",
+    "HeadScanTerms",
+    "MixerLayer",
+    "ScanTerms",
+    "Strands",
+    "Terms",
+    "mixers_of",
+    "reach_of",
+]
 
 _ROWS = 16
 """Rows of a block at most: pairs of rows inside a block are computed one state at a time."""
@@ -31,6 +41,7 @@ class Terms:
     positions: int
     size: int
     """Numbers that a (row, key) pair needs while it is computed."""
+    device: torch.device
 
     def rows(self, start: int, stop: int) -> Tensor:
         """(batch, row, key, width): what each key adds to the output at rows `start` to `stop`."""
@@ -51,6 +62,7 @@ class ScanTerms(Terms):
 
     def __post_init__(self) -> None:
         self.positions, self.size = self.scan.inputs.shape[1], self.scan.inputs.shape[2]
+        self.device = self.scan.inputs.device
         self._time = self.scan.delta.double().cumsum(1)  # differences of float32 sums would lose what is compared
 
     def channels(self, start: int, stop: int) -> Tensor:
@@ -104,6 +116,7 @@ class HeadScanTerms(Terms):
 
     def __post_init__(self) -> None:
         self.positions, self.size = self.inputs.shape[1], self.inputs.shape[2] * self.inputs.shape[3]
+        self.device = self.inputs.device
         self._time = self.delta.double().cumsum(1)
 
     def rows(self, start: int, stop: int) -> Tensor:
@@ -125,7 +138,7 @@ class BothWays(Terms):
     reverse: Terms
 
     def __post_init__(self) -> None:
-        self.positions, self.size = self.forward.positions, self.forward.size
+        self.positions, self.size, self.device = self.forward.positions, self.forward.size, self.forward.device
 
     def rows(self, start: int, stop: int) -> Tensor:
         left = self.forward.rows(start, stop)
@@ -144,7 +157,7 @@ class Strands(Terms):
     other: Terms
 
     def __post_init__(self) -> None:
-        self.positions, self.size = self.own.positions, 2 * self.own.size
+        self.positions, self.size, self.device = self.own.positions, 2 * self.own.size, self.own.device
 
     def rows(self, start: int, stop: int) -> Tensor:
         turned = self.other.rows(self.positions - stop, self.positions - start).flip(1, 2, 3)
@@ -165,7 +178,7 @@ class ConvTerms(Terms):
     back: int
 
     def __post_init__(self) -> None:
-        self.positions, self.size = self.inputs.shape[1], self.taps.shape[1]
+        self.positions, self.size, self.device = self.inputs.shape[1], self.taps.shape[1], self.inputs.device
 
     def _taps(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Of each tap: rows of the block, their keys, and the terms (batch, row, width)."""
@@ -222,6 +235,15 @@ def _kind(module: nn.Module) -> str | None:
     names = {one.__name__ for one in type(module).__mro__}
     known = ("StrandsMixer", "BiMamba", "CentredShortConv", "Lfm2ShortConv")
     return next((name for name in known if name in names), None)
+
+
+def reach_of(module: Any) -> str | list[int]:
+    """What a row of a mixer sees: "all" positions, or so many [before, after] itself."""
+    kind = _kind(module)
+    if kind not in ("CentredShortConv", "Lfm2ShortConv"):
+        return "all"
+    size = int(module.conv.weight.shape[-1])
+    return [size // 2, size - 1 - size // 2] if kind == "CentredShortConv" else [size - 1, 0]
 
 
 def terms_of(module: Any, states: Tensor, mask: Tensor | None) -> Terms:

@@ -103,7 +103,13 @@ class Session:
         terms = terms_of(module, states, mask)
         layer = MixerLayer(index, self.state, terms, self.model.num_heads, self.workspace.block_bytes)
         if self.recorder.wants(layer):
-            for probe in self.probes:
+            probes = [probe for probe in self.probes if "mixers" in probe.needs]
+            for probe in probes:
+                probe.begin_mixer(layer)
+            for rows, shares in layer.blocks():
+                for probe in probes:
+                    probe.mixer_block(layer, rows, shares)
+            for probe in probes:
                 self.recorder.take(probe, layer)
 
     def note_output(self, _: nn.Module, __: Any, output: Any) -> None:
