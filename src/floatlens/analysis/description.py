@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 __all__ = ["Variable", "Words"]
 
@@ -42,6 +43,21 @@ class Words:
     def variable(self, name: str) -> Variable:
         """The words of a variable; one that is not described is called by its name."""
         return self.variables.get(self.aliases.get(name, name)) or Variable(name.replace("_", " "), "")
+
+    def by(self, measure: str | None) -> Words:
+        """The same words for another measure than attention: where they say attention, they name it."""
+        if measure in (None, "attention"):
+            return self
+
+        def named(text: str) -> str:
+            return re.sub(r"\b[Aa]ttention\b", lambda m: measure.capitalize() if m[0][0] == "A" else measure, text)
+
+        variables = {
+            name: replace(one, label=named(one.label), definition=named(one.definition))
+            for name, one in self.variables.items()
+        }
+        told = {key: named(getattr(self, key)) for key in ("title", "question", "reading", "method")}
+        return replace(self, **told, variables=variables)
 
     def text(self) -> str:
         """The definitions as plain text, for docstrings."""

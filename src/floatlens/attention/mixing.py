@@ -17,6 +17,7 @@ from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
     from floatlens.attention.probe import PassState
+    from floatlens.models.base import LanguageModel
     from floatlens.models.bimamba import Scan
 
 __all__ = [
@@ -246,6 +247,13 @@ def reach_of(module: Any) -> str | list[int]:
     return [size // 2, size - 1 - size // 2] if kind == "CentredShortConv" else [size - 1, 0]
 
 
+def reach_by_layer(model: LanguageModel) -> list[str | list[int]]:
+    """For each layer "mask" where it has attention, otherwise its reach; "unknown" for other kinds of layers."""
+    of: dict[Any, str | list[int]] = {getattr(one, "layer_idx", None): reach_of(one) for one in mixers_of(model.module)}
+    own = model.attention_layers
+    return ["mask" if layer in own else of.get(layer, "unknown") for layer in range(model.num_layers)]
+
+
 def terms_of(module: Any, states: Tensor, mask: Tensor | None) -> Terms:
     """The terms of a mixer for states (batch, position, width) that enter it."""
     kind = _kind(module)
@@ -263,7 +271,6 @@ def terms_of(module: Any, states: Tensor, mask: Tensor | None) -> Terms:
     if mask is not None:
         states = states * mask[..., None].to(states.dtype)
     before, gate, inputs = module.in_proj(states).float().chunk(3, dim=-1)
-    taps = module.conv.weight[:, 0].float()
-    size = taps.shape[1]
-    reach = size // 2 if kind == "CentredShortConv" else size - 1
-    return ConvTerms(before * inputs, gate, taps, module.out_proj.weight.float(), reach)
+    reach = reach_of(module)
+    assert not isinstance(reach, str)
+    return ConvTerms(before * inputs, gate, module.conv.weight[:, 0].float(), module.out_proj.weight.float(), reach[0])

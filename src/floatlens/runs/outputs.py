@@ -22,7 +22,7 @@ from floatlens.analysis.effects import METRICS, edit_effects, effects_table, mea
 from floatlens.analysis.evolution import evolution_frame
 from floatlens.analysis.patching import patching_tables, without_effect
 from floatlens.analysis.qk import qk_maps
-from floatlens.analysis.registry import forget_optional, with_rule
+from floatlens.analysis.registry import forget_optional, with_settings
 from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.analysis.scores import gains, scores, table_one
 from floatlens.analysis.sources import trace_files
@@ -223,7 +223,7 @@ def publish_traces(
     first: dict[str, Path] = {}
     courses: dict[str, Mapping[str, Any] | None] = {}
     skipped: dict[str, str] = {}
-    settings = with_rule(wanted if only else ANALYSES if analyses is None else analyses, rule)
+    settings = with_settings(wanted if only else ANALYSES if analyses is None else analyses, rule)
     results = analyse(_walk(files, first, courses, each, see), settings, skipped=skipped)
     for model in earlier(courses):  # of a course, the last snapshot stands for the model
         del first[model]

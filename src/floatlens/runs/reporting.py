@@ -11,7 +11,7 @@ from typing import Any
 
 from floatlens import __version__
 from floatlens.analysis import ANALYSES, Result, analyse
-from floatlens.analysis.registry import forget_optional, with_rule
+from floatlens.analysis.registry import forget_optional, with_settings
 from floatlens.analysis.sources import has_traces, trace_files, traced_runs
 from floatlens.claims import answer_claims, claims
 from floatlens.records.store import is_run, open_answers, open_patching, read_manifest, read_records
@@ -78,7 +78,7 @@ def _traces(folders: Sequence[Path], by_run: bool) -> list[Seen]:
 def _analysed(seen: Sequence[Seen], rule: str | None, each: Callable[[int, int], None]) -> Analysed:
     """Every analysis that the traces allow, in one pass; the others are skipped."""
     skipped: dict[str, str] = {}
-    results = analyse(_walk(seen, each), with_rule(ANALYSES, rule), skipped=skipped) if seen else {}
+    results = analyse(_walk(seen, each), with_settings(ANALYSES, rule), skipped=skipped) if seen else {}
     forget_optional(skipped)
     return Analysed(results, seen, skipped)
 

@@ -16,6 +16,7 @@ import xarray as xr
 
 from floatlens import __version__, prompts
 from floatlens.attention.edit import Edit
+from floatlens.attention.mixing import reach_by_layer
 from floatlens.attention.probe import Layout, Probe
 from floatlens.attention.recorder import Recorder
 from floatlens.attention.select import Select
@@ -222,6 +223,7 @@ def _provenance(
             "layers": model.num_layers,
             "heads": model.num_heads,
             "kv_heads": model.num_kv_heads,
+            **({} if len(model.attention_layers) == model.num_layers else {"reach": reach_by_layer(model)}),
             "dtype": str(model.dtype).removeprefix("torch."),
             **({} if model.control is None else {"control": dict(model.control)}),
             **({} if model.course is None else {"course": model.course.to_dict()}),
