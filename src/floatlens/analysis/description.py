@@ -6,7 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-__all__ = ["Variable", "Words"]
+__all__ = ["Variable", "Words", "in_words_of"]
+
+
+def in_words_of(text: str, measure: str) -> str:
+    """A text about attention for another measure: `Attention absorbed` as `Contribution absorbed`."""
+    return re.sub(r"\b[Aa]ttention\b", lambda found: measure.capitalize() if found[0][0] == "A" else measure, text)
 
 
 @dataclass(frozen=True)
@@ -46,11 +51,11 @@ class Words:
 
     def by(self, measure: str | None) -> Words:
         """The same words for another measure than attention: where they say attention, they name it."""
-        if measure in (None, "attention"):
+        if measure is None or measure == "attention":
             return self
 
         def named(text: str) -> str:
-            return re.sub(r"\b[Aa]ttention\b", lambda m: measure.capitalize() if m[0][0] == "A" else measure, text)
+            return in_words_of(text, measure)
 
         variables = {
             name: replace(one, label=named(one.label), definition=named(one.definition))

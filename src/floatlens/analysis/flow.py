@@ -133,7 +133,9 @@ def _deciding(trace: Trace, measure: Measure) -> dict[str, Any]:
     share, even_share = (np.nan if column is None else rows[column] for rows in (direct, even))
     lift, even_lift = _lift(trace, direct), _lift(trace, even)
     rolled, even_rolled = _lift(trace, through), _lift(trace, even_through)
+    # a short convolution may not reach any document: its lift is undefined
     lifts, even_lifts = (np.array([_lift(trace, row) for row in rows]) for rows in (by_layer, even_by_layer))
+    undefined = np.full_like(lifts, np.nan)
     return {
         "direct_share": ((), share),
         "direct_share_over_uniform": ((), share / even_share),
@@ -141,7 +143,7 @@ def _deciding(trace: Trace, measure: Measure) -> dict[str, Any]:
         "direct_lift_uniform": ((), even_lift),
         "direct_lift_over_uniform": ((), lift / even_lift),
         "direct_log_lift": ((), _log(lift / even_lift)),
-        "lift_by_layer": (("layer",), lifts / even_lifts),
+        "lift_by_layer": (("layer",), np.divide(lifts, even_lifts, out=undefined, where=even_lifts > 0)),
         "rollout_lift": ((), rolled),
         "rollout_lift_uniform": ((), even_rolled),
         "rollout_lift_over_uniform": ((), rolled / even_rolled),

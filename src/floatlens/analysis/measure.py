@@ -52,14 +52,14 @@ def variable_of(measure: Measure, name: str) -> str:
 def attention_layers(model: Mapping[str, Any]) -> list[int]:
     """The layers of a trace's model that have attention."""
     reach = model.get("reach")
-    layers = list(range(model["layers"]))
+    layers = list(range(model.get("layers", 0)))
     return layers if reach is None else [layer for layer in layers if reach[layer] == "mask"]
 
 
 def coverage(model: Mapping[str, Any]) -> str:
     """Which layers numbers by attention cover, where these are not all: `layers 2, 4 of 5: the others have none`."""
     have = attention_layers(model)
-    if len(have) == model["layers"]:
+    if len(have) == model.get("layers", 0):
         return ""
     return f"layers {', '.join(map(str, have))} of {model['layers']}: the others have no attention"
 

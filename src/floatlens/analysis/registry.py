@@ -89,8 +89,10 @@ class Analysis(Generic[P]):
         measured = "measure" in inspect.signature(self.measure).parameters
         measure: Measure = given.get("measure", "attention")
         if measure == "attention" and self.requires and not attention_layers(trace.model):
-            what = 'give measure="contribution"' if measured else "it covers layers with attention only"
-            raise FloatlensError(f"{trace.model['ref']} has no attention, which {self.name} reads; {what}")
+            ref = trace.model["ref"]
+            if measured:
+                raise FloatlensError(f'{ref} has no attention; give {self.name} measure="contribution"')
+            raise FloatlensError(f"{ref} has no attention, and {self.name} is about layers that have")
         trace.require(*(variable_of(measure, name) for name in self.requires))
 
     def settings(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Contributions to the rows that decided tokens, and their rollout: `answer_rows` and `rollout` for every kind of layer."""
+"""Contributions to the rows that decided tokens, and their rollout: as `answer_rows` and `rollout`, in every layer."""
 
 from __future__ import annotations
 

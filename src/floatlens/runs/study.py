@@ -202,6 +202,7 @@ class Output(_Part):
     examples: int = Field(12, ge=1, description="maximum number of questions in the report's explorer")
     max_mb: float = Field(15.0, ge=3, description="maximum size of the report")
     rule: str | None = Field(None, description="anchor rule of every analysis that has one; None: their own")
+    measure: Literal["attention", "contribution"] = Field("attention", description="what analyses count")
     paper: bool = Field(False, description="put the paper's rows below ours in Table 1")
 
 
