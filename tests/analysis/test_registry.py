@@ -75,8 +75,15 @@ def test_samples_know_their_data_set():
 
 def test_settings_are_recorded_with_their_defaults(traces):
     assert dict(drift(traces[0]).settings) == {"rule": "robust(ε=3.5)", "measure": "attention"}
-    assert dict(absorption(traces[0], group="answer").settings) == {"rule": "top1", "group": "answer", "measure": "attention"}
-    assert dict(analyse(traces[0], {"drift": {"rule": "topk(2)"}})["drift"].settings) == {"rule": "topk(k=2)", "measure": "attention"}
+    assert dict(absorption(traces[0], group="answer").settings) == {
+        "rule": "top1",
+        "group": "answer",
+        "measure": "attention",
+    }
+    assert dict(analyse(traces[0], {"drift": {"rule": "topk(2)"}})["drift"].settings) == {
+        "rule": "topk(k=2)",
+        "measure": "attention",
+    }
     with pytest.raises(TypeError, match="rul"):
         drift(traces[0], rul="top1")
 

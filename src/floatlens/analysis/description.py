@@ -61,8 +61,14 @@ class Words:
             name: replace(one, label=named(one.label), definition=named(one.definition))
             for name, one in self.variables.items()
         }
-        told = {key: named(getattr(self, key)) for key in ("title", "question", "reading", "method")}
-        return replace(self, **told, variables=variables)
+        return replace(
+            self,
+            title=named(self.title),
+            question=named(self.question),
+            reading=named(self.reading),
+            method=named(self.method),
+            variables=variables,
+        )
 
     def text(self) -> str:
         """The definitions as plain text, for docstrings."""

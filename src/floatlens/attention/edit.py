@@ -16,7 +16,8 @@ from torch import Tensor
 from floatlens.attention.blocks import NO_HOOKS, Block, EditHooks, EditValues, ExtraKey
 from floatlens.attention.edit_checks import EditChecks
 from floatlens.attention.mask import HIDDEN
-from floatlens.attention.probe import Layer, Shape
+from floatlens.attention.mixing import MixerLayer
+from floatlens.attention.probe import Layer, PassState, Shape
 from floatlens.attention.select import Select
 from floatlens.attention.setting import ControlKind, RowGroup, Setting, span
 from floatlens.attention.softmax import QueryClasses
@@ -118,6 +119,8 @@ class Edit:
     edits_logits: bool = False
     edits_weights: bool = False
     adds_key: bool = False
+    edits_mixers: ClassVar[bool] = False
+    """True for an edit of layers without attention, which does nothing in the others (`kept_inputs`, `zeroes`)."""
     reads_totals: bool = False
     needs_copy: bool = True
     """False if the edit writes only to the heads and rows it selects, nothing below `HIDDEN`, nothing that is not
@@ -179,7 +182,7 @@ class Edit:
         self.select.head_ids(shape.heads)
         self.select.has_step(0, shape.steps)
 
-    def takes_part(self, layer: Layer, max_steps: int) -> bool:
+    def takes_part(self, layer: Layer | MixerLayer, max_steps: int) -> bool:
         """Whether the edit is informed of this pass at all."""
         return self.select.has_step(layer.state.step, max_steps)
 
@@ -233,8 +236,16 @@ class Edit:
         """With `adds_key`: a key outside the sequence, for the queries of this block."""
         return None
 
+    def kept_inputs(self, state: PassState) -> Tensor | None:
+        """With `edits_mixers`: (batch, position), False where a position adds nothing to the mixers of this pass."""
+        return None
 
-def applies(edit: Edit, layer: Layer, model: LanguageModel, max_steps: int) -> bool:
+    def zeroes(self, index: int) -> bool:
+        """With `edits_mixers`: whether the output of this layer's mixer is replaced by zeros."""
+        return False
+
+
+def applies(edit: Edit, layer: Layer | MixerLayer, model: LanguageModel, max_steps: int) -> bool:
     return layer.index in edit.select.layer_ids(model.num_layers) and edit.takes_part(layer, max_steps)
 
 

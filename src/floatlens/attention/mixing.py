@@ -28,8 +28,11 @@ __all__ = [
     "ScanTerms",
     "Strands",
     "Terms",
+    "inner_mixers",
     "mixers_of",
-    "reach_of",
+    "reach_by_layer",
+    "release_mixers",
+    "terms_of",
 ]
 
 _ROWS = 16
@@ -210,17 +213,26 @@ class MixerLayer:
 
     index: int
     state: PassState
-    terms: Terms
+    found: Terms | None
     heads: int
     block_bytes: int = 8 << 20
+    zeroed: bool = False
+    """Whether an edit replaces its output by zeros: then no key contributes."""
+
+    @property
+    def terms(self) -> Terms:
+        assert self.found is not None
+        return self.found
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Rows, and their contributions (batch, row, key) that sum to 1 over keys (0 for padding)."""
+        """Rows, and their contributions (batch, row, key) that sum to 1 over keys (0 for padding, and where the output
+        is zero)."""
         length, batch = self.terms.positions, len(self.state.ids)
         rows = max(1, min(_ROWS, self.block_bytes // (4 * batch * length * self.terms.size)))
         for start in range(0, length, rows):
             stop = min(start + rows, length)
             norms = self.terms.norms(start, stop)
+            norms = torch.zeros_like(norms) if self.zeroed else norms
             total = norms.sum(-1, keepdim=True)
             yield slice(start, stop), norms / total.clamp(min=torch.finfo(torch.float32).tiny)
 
@@ -236,6 +248,23 @@ def _kind(module: nn.Module) -> str | None:
     names = {one.__name__ for one in type(module).__mro__}
     known = ("StrandsMixer", "BiMamba", "CentredShortConv", "Lfm2ShortConv")
     return next((name for name in known if name in names), None)
+
+
+def inner_mixers(module: Any, turned: bool = False) -> list[tuple[Any, bool]]:
+    """The scans and convolutions of a mixer that can leave out inputs, and whether each reads from the end."""
+    kind = _kind(module)
+    if kind == "BiMamba":
+        return [(module.mamba_fwd, turned), (module.mamba_rev, not turned)]
+    if kind == "CentredShortConv":
+        return [(module, turned)]
+    raise FloatlensError(f"{type(module).__name__}: dropping inputs of this kind of layer is not supported")
+
+
+def release_mixers(module: nn.Module) -> None:
+    """No position is left out any more."""
+    for part in module.modules():
+        if getattr(part, "kept", None) is not None:
+            part.kept = None  # type: ignore[assignment]
 
 
 def reach_of(module: Any) -> str | list[int]:
@@ -271,6 +300,8 @@ def terms_of(module: Any, states: Tensor, mask: Tensor | None) -> Terms:
     if mask is not None:
         states = states * mask[..., None].to(states.dtype)
     before, gate, inputs = module.in_proj(states).float().chunk(3, dim=-1)
+    if getattr(module, "kept", None) is not None:
+        before = before * module.kept[..., None]
     reach = reach_of(module)
     assert not isinstance(reach, str)
     return ConvTerms(before * inputs, gate, module.conv.weight[:, 0].float(), module.out_proj.weight.float(), reach[0])

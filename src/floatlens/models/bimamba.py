@@ -58,6 +58,9 @@ class Scan:
 class ScanMixer(MambaMixer):
     """transformers' MambaMixer with its arithmetic in the open, so contributions can be taken from the same numbers."""
 
+    kept: Tensor | None = None
+    """(batch, position), set by edits: False where a position adds nothing to the states (Δ_j B_j x_j is left out)."""
+
     def scan(self, states: Tensor, attention_mask: Tensor | None = None) -> Scan:
         """The scan of states (batch, position, width); padding adds nothing to it and decays nothing."""
         real = None if attention_mask is None else attention_mask[..., None].to(states.dtype)
@@ -70,6 +73,7 @@ class ScanMixer(MambaMixer):
         weight, bias = self.dt_proj.weight.float(), self.dt_proj.bias.float()
         delta = nn.functional.softplus(nn.functional.linear(step, weight, bias))
         delta = delta if real is None else delta * real
+        before = before if self.kept is None else before * self.kept[..., None]
         gate = nn.functional.silu(gate.float())
         return Scan(inputs.float(), delta, before, after, gate, -self.A_log.float().exp(), self.D.float())
 
