@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from floatlens.analysis import Result, analyse
+from floatlens.analysis.description import in_words_of
 from floatlens.analysis.measure import Measure
 from floatlens.analysis.registry import with_settings
 from floatlens.analysis.sources import Traces, each_trace, has_traces
@@ -98,11 +100,18 @@ def _judged(given: Mapping[str, Any]) -> list[Claim]:
     the last one stands for the model."""
     last = {name: one.last_steps() if isinstance(one, Result) else _last_steps(one) for name, one in given.items()}
     return [
-        found
+        _named(found, [last[name] for name in one.needs])
         for one in CLAIMS.values()
         if all(name in last for name in one.needs)
         for found in one(*(last[name] for name in one.needs))
     ]
+
+
+def _named(found: Claim, given: Sequence[Any]) -> Claim:
+    """A verdict on results by another measure than attention says so."""
+    measures = {one.settings.get("measure", "attention") for one in given if isinstance(one, Result)}
+    other = next((one for one in measures if one != "attention"), None)
+    return found if other is None else replace(found, statement=in_words_of(found.statement, other))
 
 
 def _last_steps(answers: pd.DataFrame) -> pd.DataFrame:

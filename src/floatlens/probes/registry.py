@@ -10,7 +10,7 @@ from floatlens.core.registry import Registry
 
 if TYPE_CHECKING:
     from floatlens.attention.probe import Probe
-    from floatlens.models.base import LanguageModel
+    from floatlens.models.base import Kind
 
 __all__ = ["CONTRIBUTION_PROBES", "DEFAULT_PROBES", "PROBES", "default_probes", "make_probes"]
 
@@ -38,11 +38,12 @@ CONTRIBUTION_PROBES = ("contribution", "contribution_rows", "contribution_rollou
 """What analyses by contribution read; for a model with attention in every layer they are off by default."""
 
 
-def default_probes(model: LanguageModel) -> tuple[str, ...]:
-    """The same for a model: contributions where some layers have no attention, and alone where none has any."""
-    if len(model.attention_layers) == model.num_layers:
+def default_probes(kind: Kind, attention_layers: int | None) -> tuple[str, ...]:
+    """The same for a model with so many layers with attention, None for all: contributions where some have none, and
+    alone where none has any. Autoregressive models decode with a cache, in which contributions are not measured."""
+    if attention_layers is None or (kind == "arm" and attention_layers):
         return DEFAULT_PROBES
-    return (*DEFAULT_PROBES, *CONTRIBUTION_PROBES) if model.attention_layers else CONTRIBUTION_PROBES
+    return (*DEFAULT_PROBES, *CONTRIBUTION_PROBES) if attention_layers else CONTRIBUTION_PROBES
 
 
 def make_probes(wanted: Sequence[str | Probe]) -> list[Probe]:

@@ -168,7 +168,9 @@ class Tracing(_Part):
     )
     documents: int = Field(10, ge=2, description="documents shown where places are given")
     probes: tuple[str, ...] | None = Field(
-        None, description="None: received, entropy, flow, answer_rows, rollout, qk, extremes"
+        None,
+        description="None: received, entropy, flow, answer_rows, rollout, qk, extremes; contributions where "
+        "some layers have no attention",
     )
     heads: Literal["all", "mean"] = Field("all", description="keep every head, or their mean")
     layers: tuple[int, ...] | None = Field(None, description="only these, such as [0, 1, -1]; None: all")

@@ -81,7 +81,7 @@ def trace(
     canvas = plan(model, built.ids, **decoding)
     with capture(
         model,
-        _checked(make_probes(default_probes(model) if probes is None else probes)),
+        _checked(make_probes(_default(model) if probes is None else probes)),
         edits=edits,
         layout=_layout(built, canvas),
         select=select,
@@ -96,6 +96,11 @@ def trace(
             steps.append(step)
     made = _dataset(model, built, finish(model, canvas, steps, whole=True), recorder, heads)
     return Trace(made if data_set is None else made.assign_attrs(data_set=data_set))
+
+
+def _default(model: LanguageModel) -> tuple[str, ...]:
+    own = len(model.attention_layers)
+    return default_probes(model.kind, None if own == model.num_layers else own)
 
 
 def _check(heads: Any, data_set: Any) -> None:
