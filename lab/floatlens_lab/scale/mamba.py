@@ -96,7 +96,8 @@ def _store_and_find(mixer: Any) -> None:
 
 def _centred(rows: Tensor, own: Tensor) -> Tensor:
     rows = (rows - rows.sum(1, keepdim=True) / own.sum(1, keepdim=True)) * own
-    return rows / rows.norm(dim=1, keepdim=True)
+    made: Tensor = rows / rows.norm(dim=1, keepdim=True)
+    return made
 
 
 def _remember(mixer: Any) -> None:

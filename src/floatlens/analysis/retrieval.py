@@ -151,8 +151,9 @@ class _Rows:
         argmax, evidence, question = (trace.data[name] for name in names)
         tokens = answer_tokens(trace)
         held = np.asarray(argmax.values, dtype=np.intp)
-        any_row = (held >= 0).any(axis=(0, 2))[:, None] if (held >= 0).any() else np.ones((held.shape[1], 1), bool)
-        return cls(trace, held[tokens], evidence.values[tokens].astype(np.float64), question, any_row)
+        covered = np.asarray((held >= 0).any(axis=(0, 2)))
+        covered = covered if covered.any() else np.ones_like(covered)
+        return cls(trace, held[tokens], evidence.values[tokens].astype(np.float64), question, covered[:, None])
 
     @cached_property
     def recorded(self) -> Bools:

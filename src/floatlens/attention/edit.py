@@ -16,7 +16,6 @@ from torch import Tensor
 from floatlens.attention.blocks import NO_HOOKS, Block, EditHooks, EditValues, ExtraKey
 from floatlens.attention.edit_checks import EditChecks
 from floatlens.attention.mask import HIDDEN
-from floatlens.attention.mixing import MixerLayer
 from floatlens.attention.probe import Layer, PassState, Shape
 from floatlens.attention.select import Select
 from floatlens.attention.setting import ControlKind, RowGroup, Setting, span
@@ -182,7 +181,7 @@ class Edit:
         self.select.head_ids(shape.heads)
         self.select.has_step(0, shape.steps)
 
-    def takes_part(self, layer: Layer | MixerLayer, max_steps: int) -> bool:
+    def takes_part(self, layer: Layer, max_steps: int) -> bool:
         """Whether the edit is informed of this pass at all."""
         return self.select.has_step(layer.state.step, max_steps)
 
@@ -245,7 +244,7 @@ class Edit:
         return False
 
 
-def applies(edit: Edit, layer: Layer | MixerLayer, model: LanguageModel, max_steps: int) -> bool:
+def applies(edit: Edit, layer: Layer, model: LanguageModel, max_steps: int) -> bool:
     return layer.index in edit.select.layer_ids(model.num_layers) and edit.takes_part(layer, max_steps)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from floatlens.attention.edit import Edit, applies
+from floatlens.attention.edit import Edit
 from floatlens.attention.mixing import MixerLayer, inner_mixers, release_mixers, terms_of
 from floatlens.attention.probe import PassState, Probe
 from floatlens.attention.recorder import Recorder
@@ -72,8 +72,14 @@ class MixerObserver:
         return torch.zeros_like(output) if any(one.zeroes(index) for one in self._mixer_edits(layer)) else None
 
     def _mixer_edits(self, layer: MixerLayer) -> list[Edit]:
-        own = [edit for edit in self.edits if edit.edits_mixers]
-        return [edit for edit in own if applies(edit, layer, self.model, self.recorder.max_steps)]
+        layers, steps = self.model.num_layers, self.recorder.max_steps
+        return [
+            edit
+            for edit in self.edits
+            if edit.edits_mixers
+            and layer.index in edit.select.layer_ids(layers)
+            and edit.select.has_step(layer.state.step, steps)
+        ]
 
     def _keep_inputs(self, module: nn.Module, edits: Sequence[Edit]) -> None:
         assert self.state is not None

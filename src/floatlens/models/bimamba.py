@@ -196,7 +196,8 @@ class _Caduceus(nn.Module):
         states = self.backbone.embeddings.word_embeddings(input_ids)
         for layer in self.backbone.layers:
             states = layer(states, attention_mask)
-        return BaseModelOutput(last_hidden_state=_normed(self.backbone.norm_f, states, self.config.rcps))
+        last = _normed(self.backbone.norm_f, states, self.config.rcps)
+        return BaseModelOutput(last_hidden_state=last)  # type: ignore[arg-type]
 
 
 class CaduceusForMaskedLM(MambaPreTrainedModel):  # type: ignore[no-untyped-call]

@@ -61,6 +61,6 @@ class _Scan(torch.autograd.Function):
         from floatlens.models.scan_kernel import scan_backward
 
         (gradient,) = gradients
-        held = [one.numpy() for one in context.saved_tensors]
-        found = scan_backward(*held, gradient.contiguous().numpy())
+        inputs, delta, before, after, decay, edges = (one.numpy() for one in context.saved_tensors)
+        found = scan_backward(inputs, delta, before, after, decay, edges, gradient.contiguous().numpy())
         return tuple(torch.from_numpy(one) for one in found)
