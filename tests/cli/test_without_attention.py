@@ -84,3 +84,10 @@ def test_what_was_traced(run):
     assert "received" not in one.data
     assert {"received", "contribution", "qk_dot"} <= set(other.data.variables)
     assert one.answer is not None
+
+
+def test_show_names_the_keys_that_contribute(run, floatlens):
+    for name in ("caduceus-ph", "lfm2-encoder"):
+        code, out, _ = floatlens("show", run(name))
+        assert code == 0
+        assert "contribution received, mean over 4 steps" in " ".join(out.split())
