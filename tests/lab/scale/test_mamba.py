@@ -33,12 +33,26 @@ def test_a_state_is_read_with_what_it_is_stored_under(new):
 
 
 @torch.no_grad()
-def test_decays_and_steps_are_the_published_ones(new):
+def test_memory_is_from_a_whole_row_to_a_few_words_and_steps_are_large(new):
     mixer = new.caduceus.backbone.layers[5].mixer.mamba_rev
-    torch.testing.assert_close(mixer.A_log.exp(), torch.arange(1.0, 49).expand(256, 48))
+    decays = mixer.A_log.exp()
+    assert torch.equal(decays, decays[:1].expand(256, 48))
+    assert 0.0005 <= float(decays.min()) < 0.002
+    assert 0.08 < float(decays.max()) <= 0.2
     steps = torch.nn.functional.softplus(mixer.dt_proj.bias)
-    assert 0.0009 < float(steps.min()) < 0.002
-    assert 0.07 < float(steps.max()) < 0.11
+    assert 0.1 <= float(steps.min()) < 0.12
+    assert 0.9 < float(steps.max()) <= 1.0001
+
+
+@torch.no_grad()
+def test_gates_begin_open(new):
+    seen = []
+    mixer = new.caduceus.backbone.layers[0].mixer.mamba_fwd
+    hook = mixer.in_proj.register_forward_hook(lambda _, __, out: seen.append(out[..., 256:]))
+    new(torch.arange(5, 485)[None])
+    hook.remove()
+    assert float(seen[0].mean()) == pytest.approx(1.5, abs=0.3)
+    assert float((seen[0] > 0).float().mean()) > 0.95
 
 
 def test_directions_share_their_projections(new):
