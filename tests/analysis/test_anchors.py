@@ -146,6 +146,7 @@ def test_provenance_carries_the_whole_name_of_the_rule():
         "rule": "zscore(ε=2) or top1",
         "group": "answer",
         "normalise": "visible",
+        "measure": "attention",
     }
 
 

@@ -9,7 +9,7 @@ import xarray as xr
 import floatlens.analysis as room
 from floatlens.analysis import ANALYSES, Analysis, Group, Result, absorption, analyse, analysis, drift, flow, qk
 from floatlens.analysis.description import Variable, Words
-from floatlens.analysis.registry import with_rule
+from floatlens.analysis.registry import with_settings
 from floatlens.core.errors import FloatlensError
 from floatlens.core.registry import Registry
 from floatlens.traces import Trace
@@ -74,9 +74,16 @@ def test_samples_know_their_data_set():
 
 
 def test_settings_are_recorded_with_their_defaults(traces):
-    assert dict(drift(traces[0]).settings) == {"rule": "robust(ε=3.5)"}
-    assert dict(absorption(traces[0], group="answer").settings) == {"rule": "top1", "group": "answer"}
-    assert dict(analyse(traces[0], {"drift": {"rule": "topk(2)"}})["drift"].settings) == {"rule": "topk(k=2)"}
+    assert dict(drift(traces[0]).settings) == {"rule": "robust(ε=3.5)", "measure": "attention"}
+    assert dict(absorption(traces[0], group="answer").settings) == {
+        "rule": "top1",
+        "group": "answer",
+        "measure": "attention",
+    }
+    assert dict(analyse(traces[0], {"drift": {"rule": "topk(2)"}})["drift"].settings) == {
+        "rule": "topk(k=2)",
+        "measure": "attention",
+    }
     with pytest.raises(TypeError, match="rul"):
         drift(traces[0], rul="top1")
 
@@ -147,7 +154,7 @@ def test_an_analysis_that_was_added_works_from_analyse_to_the_tables(traces):
     ANALYSES.add("peak", peak)
     try:
         assert np.allclose(analyse(traces[0], ["peak"])["peak"].peak.mean, peak(traces[0])["peak"].mean)
-        everything = analyse(traces, with_rule(ANALYSES, "top1"), skipped={})
+        everything = analyse(traces, with_settings(ANALYSES, "top1"), skipped={})
         assert dict(everything["peak"].settings) == {"times": 1.0}
         assert everything["drift"].settings["rule"] == "top1"
         assert set(everything["peak"].to_frame()["variable"]) == {"peak"}

@@ -125,8 +125,3 @@ def test_a_layer_that_is_not_covered_is_named(tiny_model, monkeypatch):
     words = "layer 0 has no attention, and contributions of its kind"
     with pytest.raises(FloatlensError, match=words), capture(model, ["contribution"]):
         pass
-
-
-def test_edits_of_a_model_without_attention_are_refused(tiny_model):
-    with pytest.raises(FloatlensError, match="has no attention, and edits of other layers are not supported"):
-        fl.trace(tiny_model("caduceus-ph"), prompt_ids=[7, 8], gen_length=2, edits=[fl.edits.DropAnchors(k=1)])

@@ -11,17 +11,20 @@ from typing import Any
 
 import torch
 
+from floatlens_lab.bench.contribution import ContributionMeasured
 from floatlens_lab.bench.digests import DigestsMeasured
 from floatlens_lab.bench.edits import EditsMeasured
 from floatlens_lab.bench.run import Measured
 
 __all__ = [
     "as_markdown",
+    "contribution_as_markdown",
     "digests_as_markdown",
     "edit_rows",
     "edits_as_markdown",
     "rows",
     "save",
+    "save_contribution",
     "save_digests",
     "save_edits",
 ]
@@ -142,6 +145,42 @@ def save_digests(results: list[DigestsMeasured], folder: str | Path) -> tuple[Pa
     """Write `digests.md` and `digests.json` into a folder; returns both paths."""
     text = f"# Cost of digests\n\n`floatlens bench --part digests`\n\n{digests_as_markdown(results)}"
     return _save(text, results, folder, "digests")
+
+
+CONTRIBUTION_LIMIT = 1.1
+"""What contributions may cost in attention, over capture without them; what costs more is marked."""
+_CONTRIBUTION_LEGEND = (
+    "contribution ÷ capture: seconds per step with the probe over seconds without it, 8 layers of attention; median "
+    "(smallest–largest) over rounds. Mamba: one pass of 2 layers, width 128, state 16, both directions; memory: its "
+    "peak over that of a pass without the probe."
+)
+
+
+def contribution_as_markdown(results: list[ContributionMeasured]) -> str:
+    header = ("T", "steps", "capture, ms/step", "with contribution", "contribution ÷ capture", "Mamba, s", "memory")
+    lines = [header, tuple("---:" for _ in header), *(_contribution_row(measured) for measured in results)]
+    return f"{_table(lines)}\n\n{_conditions(len(results[0].without))} {_CONTRIBUTION_LEGEND}\n"
+
+
+def _contribution_row(measured: ContributionMeasured) -> tuple[str, ...]:
+    middle, low, high = measured.ratio()
+    text = f"{middle:.2f} ({low:.2f}–{high:.2f})"
+    return (
+        str(measured.length),
+        str(measured.steps),
+        f"{1000 * statistics.median(measured.without):.0f}",
+        f"{1000 * statistics.median(measured.with_it):.0f}",
+        f"**{text}**" if round(middle, 2) > CONTRIBUTION_LIMIT else text,
+        f"{statistics.median(measured.mamba):.2f}" if measured.mamba else "–",
+        "–" if measured.memory is None else f"{measured.memory / 2**20:.0f} MiB",
+    )
+
+
+def save_contribution(results: list[ContributionMeasured], folder: str | Path) -> tuple[Path, Path]:
+    """Write `contribution.md` and `contribution.json` into a folder; returns both paths."""
+    table = contribution_as_markdown(results)
+    text = f"# Cost of contributions\n\n`floatlens bench --part contribution`\n\n{table}"
+    return _save(text, results, folder, "contribution")
 
 
 # -- what all tables share ---------------------------------------------------------------------------------------

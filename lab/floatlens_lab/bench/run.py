@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from floatlens.core.errors import FloatlensError
 from floatlens_lab.bench.subject import VARIANTS, make_model, make_prompt
 
-__all__ = ["Measured", "Plan", "peak_memory", "run"]
+__all__ = ["LINUX", "Measured", "Plan", "fresh_process", "from_proc", "peak_memory", "run"]
 
 LINUX = sys.platform == "linux"
 _EAGER_BYTES = 11 * 8 * 4
@@ -75,7 +76,8 @@ def run(plan: Plan, say: Callable[[str], None] = lambda _: None) -> list[Measure
         if plan.memory:
             for variant in ("plain", "lean", "ours"):
                 say(f"T = {length}: peak memory of {variant}")
-                measured.memory[variant] = _in_fresh_process(length, variant, plan.threads)
+                given = [length, variant, plan.threads]
+                measured.memory[variant] = fresh_process(__name__, "peak_memory", given, f"{variant} at T = {length}")
         results.append(measured)
     return results
 
@@ -84,7 +86,7 @@ def _time(measured: Measured, plan: Plan, say: Callable[[str], None]) -> None:
     model, prompt = make_model(measured.length), make_prompt(measured.length)
     names = [name for name in VARIANTS if name != "lean"]
     needed = _EAGER_BYTES * measured.length**2
-    if LINUX and needed > _from_proc("/proc/meminfo", "MemAvailable"):
+    if LINUX and needed > from_proc("/proc/meminfo", "MemAvailable"):
         names.remove("eager")
         measured.skipped["eager"] = f"needs about {needed / 2**30:.0f} GiB"
     for name in names:  # one step each, so first calls are not measured
@@ -99,17 +101,17 @@ def _time(measured: Measured, plan: Plan, say: Callable[[str], None]) -> None:
         say(f"T = {measured.length}: round {number + 1} of {plan.rounds}, a step takes {last}")
 
 
-def _in_fresh_process(length: int, variant: str, threads: int | None) -> int:
-    """Peak memory is a property of a process: measure each variant in one of its own."""
-    called = "print(peak_memory(*json.loads(sys.argv[1])))"
-    program = f"import json, sys; from floatlens_lab.bench.run import peak_memory; {called}"
-    command = [sys.executable, "-c", program, json.dumps([length, variant, threads])]
+def fresh_process(module: str, function: str, given: list[Any], what: str) -> int:
+    """What a function of a module returns in a process of its own: peak memory is a property of a process."""
+    called = f"print({function}(*json.loads(sys.argv[1])))"
+    program = f"import json, sys; from {module} import {function}; {called}"
+    command = [sys.executable, "-c", program, json.dumps(given)]
     # glibc is told to hand large blocks back at once: the peak is then what is in use, and not what its heap keeps
     settings = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise FloatlensError(f"bench: measuring the memory of {variant} at T = {length} failed: {last}")
+        raise FloatlensError(f"bench: measuring the memory of {what} failed: {last}")
     return int(done.stdout.strip().splitlines()[-1])
 
 
@@ -119,13 +121,13 @@ def peak_memory(length: int, variant: str, threads: int | None) -> int:
         torch.set_num_threads(threads)
     model, prompt = make_model(length), make_prompt(length)
     VARIANTS[variant](make_model(64), make_prompt(64), 1)  # libraries load and pools start outside of the measurement
-    before = _from_proc("/proc/self/status", "VmRSS")
+    before = from_proc("/proc/self/status", "VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to what is held now
     VARIANTS[variant](model, prompt, 4 if length < 8192 else 2)
-    return max(0, _from_proc("/proc/self/status", "VmHWM") - before)
+    return max(0, from_proc("/proc/self/status", "VmHWM") - before)
 
 
-def _from_proc(file: str, field_name: str) -> int:
+def from_proc(file: str, field_name: str) -> int:
     """A size that Linux tells in kB, in bytes."""
     for line in Path(file).read_text().splitlines():
         if line.startswith(field_name + ":"):

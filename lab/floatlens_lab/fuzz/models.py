@@ -114,7 +114,9 @@ def answer(ref: str) -> list[Any]:
     model = fl.load(ref)
     if refused:  # what is loaded has to be known beforehand as well
         raise FloatlensError(refused[0])
-    asked: dict[str, Any] = {"gen_length": 4, "probes": default_probes(model)[:1], "heads": "mean"}
+    own = len(model.attention_layers)
+    probes = default_probes(model.kind, None if own == model.num_layers else own)[:1]
+    asked: dict[str, Any] = {"gen_length": 4, "probes": probes, "heads": "mean"}
     asked |= {"prompt_ids": _IDS} if model.tokenizer is None else {"question": "Who sings?", "documents": ["Bo sings."]}
     trace = fl.trace(model, **asked)
     return [trace.answer, *(trace.data[name].values.tobytes() for name in sorted(map(str, trace.data.data_vars)))]

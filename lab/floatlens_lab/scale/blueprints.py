@@ -1,8 +1,9 @@
-"""The four scale models: one size, two architectures, two ways of reading. And how each is written to disk.
+"""The five scale models: one size, three architectures, two ways of reading. And how each is written to disk.
 
 `llama` and `llada` are the same Llama; `qwen` and `dream` the same Qwen2 with grouped-query heads. The first of each
 reads from left to right and predicts the next token; the second reads both ways and fills masks, `dream` with shifted
-logits. Folders are written in the formats of the published families, so the ordinary loaders read them.
+logits. `mamba` has no attention: it fills masks as `llada` does, from a scan in each direction. Folders are written in
+the formats of the published families, so the ordinary loaders read them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from floatlens.subjects.scale.tokenizer import (
     vocabulary,
     wrapped_tokenizer,
 )
+from floatlens_lab.scale.mamba import build_mamba, describe_mamba
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -46,7 +48,7 @@ class Blueprint:
     name: str
     kind: Literal["arm", "mdm"]
     shift: bool
-    architecture: Literal["llama", "qwen2"]
+    architecture: Literal["llama", "qwen2", "mamba"]
     kv_heads: int
     mlp_width: int
     rope_theta: float
@@ -63,11 +65,15 @@ BLUEPRINTS = {
         Blueprint(
             "dream", "mdm", True, "qwen2", 2, 352, 1e6, "masked diffusion adapted from qwen, in Dream's format", "qwen"
         ),
+        Blueprint(
+            "mamba", "mdm", False, "mamba", 1, 0, 0.0, "masked diffusion without attention, in Caduceus's format"
+        ),
     )
 }
 """A wider MLP gives the Qwen2 pair what their fewer key heads save: all four have the same number of weights but for
 Qwen2's biases. Rotary bases are those of the families' published models: with heads of 16 dimensions, a smaller one
-would leave too few of them to compare contents over a few hundred tokens."""
+would leave too few of them to compare contents over a few hundred tokens. The Mamba has their width and layers, and a
+state so large that it has as many weights; heads, MLP width and rotary base do not apply to it."""
 
 
 def blueprint(name: str) -> Blueprint:
@@ -84,18 +90,23 @@ def build_module(plan: Blueprint) -> PreTrainedModel:
     from floatlens_lab.scale.initial import draw_weights
 
     tokens = _tokens()
-    values: dict[str, Any] = {
+    common: dict[str, Any] = {
         "vocab_size": len(vocabulary()),
         "hidden_size": _WIDTH,
-        "intermediate_size": plan.mlp_width,
         "num_hidden_layers": _LAYERS,
+        "max_position_embeddings": _LENGTH,
+        **{key: tokens[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")},
+    }
+    if plan.architecture == "mamba":
+        return build_mamba({**common, "layer_norm_epsilon": _EPS})
+    values = {
+        **common,
+        "intermediate_size": plan.mlp_width,
         "num_attention_heads": _HEADS,
         "num_key_value_heads": plan.kv_heads,
-        "max_position_embeddings": _LENGTH,
         "rms_norm_eps": _EPS,
         "rope_parameters": {"rope_type": "default", "rope_theta": plan.rope_theta},
         "tie_word_embeddings": False,
-        **{key: tokens[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")},
         "attn_implementation": "sdpa",
     }
     module: PreTrainedModel
@@ -114,7 +125,8 @@ def write_checkpoint(plan: Blueprint, module: PreTrainedModel, folder: Path) -> 
     from safetensors.torch import save_file
 
     describe, rename = _FORMATS[plan.name]
-    tensors = {rename(name): tensor.detach().to(STORED).contiguous() for name, tensor in module.state_dict().items()}
+    kept = dict(module.named_parameters())  # a tied one once
+    tensors = {rename(name): tensor.detach().to(STORED).contiguous() for name, tensor in kept.items()}
     if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
         raise FloatlensError(f"{plan.name}: its weights do not fit into float16; nothing was written")
     folder.mkdir(parents=True, exist_ok=True)
@@ -177,4 +189,5 @@ _FORMATS: dict[str, tuple[_Describe, Callable[[str], str]]] = {
     "qwen": (_hugging_face, str),
     "llada": (_llada, published_name),
     "dream": (_dream, str),
+    "mamba": (describe_mamba, str),
 }

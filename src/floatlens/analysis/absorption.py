@@ -12,6 +12,7 @@ import xarray as xr
 from floatlens.analysis.anchors import QueryGroup, anchors
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels import Floats, nanmean
+from floatlens.analysis.measure import Measure, spread
 from floatlens.analysis.registry import analysis
 from floatlens.traces import Trace
 
@@ -36,14 +37,16 @@ WORDS = Words(
 
 
 @analysis("absorption", requires=("received",), words=WORDS)
-def absorption(trace: Trace, *, rule: str = "top1", group: QueryGroup = "all") -> xr.Dataset:
+def absorption(
+    trace: Trace, *, rule: str = "top1", group: QueryGroup = "all", measure: Measure = "attention"
+) -> xr.Dataset:
     """Attention absorbed by the first position and by the anchors, by layer.
 
     Example: `fl.absorption(traces).group("scale:llada").estimate("excess").mean`
     """
-    found = anchors(trace, rule=rule, group=group)
+    found = anchors(trace, rule=rule, group=group, measure=measure)
     share, sets = found.share.values, found.is_anchor.values  # (step, layer[, head], key)
-    null = np.broadcast_to(found.null.values[(slice(None), *[None] * (share.ndim - 2))], share.shape)
+    null = np.broadcast_to(spread(found.null.values, share.ndim), share.shape)
     first = np.zeros_like(sets)
     first[..., 0] = True
     asked = ~np.isnan(share).all(axis=-1)  # an empty set of anchors absorbs nothing; without queries there is no number

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from floatlens.analysis.anchors import GROUPS, Anchors, QueryGroup, anchors, columns_of, present, queries_of
 from floatlens.analysis.kernels import Bools, Floats
+from floatlens.analysis.measure import Measure, variable_of
 from floatlens.analysis.rules import DEFAULT_RULE, find_anchors
 from floatlens.core.errors import FloatlensError
 from floatlens.traces import Trace
@@ -48,7 +49,7 @@ def anchor_map(of: Anchors | Trace, layer: int | None = None) -> AnchorMap:
     received, share = (x.mean("head") if "head" in x.dims else x for x in (found.received, found.share))
     if layer is None:
         mean = share.mean("layer", skipna=False).values
-        columns = columns_of(found.trace, mean, found.group, found.normalise)
+        columns = columns_of(found.trace, mean, found.group, found.normalise, found.measure)
         marked, values = find_anchors(found.rule, columns), columns.value
     else:
         layers = [int(one) for one in received["layer"].values]
@@ -66,7 +67,7 @@ ABSENT, MASK, TOKEN, OTHER = 0, 1, 2, 3
 @dataclass(frozen=True, eq=False)
 class AttentionView:
     """Received attention of one query group: `share` and `anchors` are (step, 1 + layer, key), the mean over layers
-    first; `null` (step, key) is what uniform attention would give."""
+    first; `null` (step, key) is what uniform attention would give, as a mean over layers where they differ in reach."""
 
     share: Floats
     anchors: Bools
@@ -85,10 +86,12 @@ class TraceView:
     present: Bools
 
 
-def trace_view(trace: Trace, groups: Iterable[QueryGroup] = tuple(GROUPS), rule: str = DEFAULT_RULE) -> TraceView:
+def trace_view(
+    trace: Trace, groups: Iterable[QueryGroup] = tuple(GROUPS), rule: str = DEFAULT_RULE, measure: Measure = "attention"
+) -> TraceView:
     """What the explorer shows of a trace.
     Example: `trace_view(trace, ["all"]).groups["all"].share.shape`"""
-    found = {group: view for group in groups if (view := _attention(trace, group, rule)) is not None}
+    found = {group: view for group in groups if (view := _attention(trace, group, rule, measure)) is not None}
     whole = found.get("all")
     same = tuple(
         group
@@ -101,17 +104,17 @@ def trace_view(trace: Trace, groups: Iterable[QueryGroup] = tuple(GROUPS), rule:
     return TraceView({group: view for group, view in found.items() if group not in same}, same, states, here)
 
 
-def _attention(trace: Trace, group: QueryGroup, rule: str) -> AttentionView | None:
+def _attention(trace: Trace, group: QueryGroup, rule: str, measure: Measure) -> AttentionView | None:
     """None where the group has no queries, such as the masked queries of an autoregressive model."""
-    if GROUPS[group] not in trace.data or not queries_of(trace, group).any():
+    if variable_of(measure, GROUPS[group]) not in trace.data or not queries_of(trace, group).any():
         return None
-    found = anchors(trace, rule=rule, group=group)
+    found = anchors(trace, rule=rule, group=group, measure=measure)
     share = found.share.mean("head", skipna=False) if "head" in found.share.dims else found.share
     mean = share.values.mean(axis=1)
-    of_mean = find_anchors(found.rule, columns_of(trace, mean, group))
+    of_mean = find_anchors(found.rule, columns_of(trace, mean, group, measure=measure))
     return AttentionView(
         np.concatenate([mean[:, None], share.values], axis=1),
         np.concatenate([of_mean[:, None], found.by_layer().values], axis=1),
-        np.asarray(found.null.values),
+        np.asarray(found.null.values if found.null.ndim == 2 else found.null.values.mean(axis=1)),
         tuple(int(layer) for layer in share["layer"].values),
     )

@@ -10,11 +10,12 @@ import pandas as pd
 import xarray as xr
 
 from floatlens.analysis.kernels import Bools, Floats, null_share, seen_by
+from floatlens.analysis.measure import Measure, by_reach, mask_of_layer, spread, variable_of
 from floatlens.analysis.rules import DEFAULT_RULE, Columns, Rule, as_rule, find_anchors
 from floatlens.core.errors import FloatlensError, did_you_mean
 from floatlens.traces import Trace
 
-__all__ = ["GROUPS", "Anchors", "QueryGroup", "anchors", "columns_of", "head_mean", "mask_of", "present", "queries_of"]
+__all__ = ["GROUPS", "Anchors", "QueryGroup", "anchors", "columns_of", "head_mean", "present", "queries_of"]
 
 QueryGroup = Literal["all", "masked", "committed", "answer"]
 Normalise = Literal["share", "visible"]
@@ -31,7 +32,8 @@ GROUPS: dict[QueryGroup, str] = {
 class Anchors:
     """Which keys are anchors, by step and layer (and head, if asked): `is_anchor` and `received` have the same dims.
     `share` is received attention as shares that sum to 1, `received` as it was asked for (`normalise`), `null` (step,
-    key) what uniform attention would give as shares. `trace` is where it comes from."""
+    key) what uniform attention would give as shares, by contribution (step, layer, key) where layers differ in reach.
+    `measure` says what is received, `trace` is where it comes from."""
 
     trace: Trace
     rule: Rule
@@ -41,10 +43,11 @@ class Anchors:
     share: xr.DataArray
     is_anchor: xr.DataArray
     null: xr.DataArray
+    measure: Measure = "attention"
 
     @property
     def provenance(self) -> dict[str, Any]:
-        about = {"rule": str(self.rule), "group": self.group, "normalise": self.normalise}
+        about = {"rule": str(self.rule), "group": self.group, "normalise": self.normalise, "measure": self.measure}
         return {"model": self.trace.model["ref"], **about}
 
     def __repr__(self) -> str:
@@ -67,7 +70,7 @@ class Anchors:
         rows["region"] = np.array(self.trace.regions)[self.trace.data["region_of"].values[keys]]
         rows["received"] = self.received.values[where]
         rows["share"] = self.share.values[where]
-        rows["null"] = self.null.values[where[0], keys]
+        rows["null"] = np.broadcast_to(spread(self.null.values, self.share.ndim), self.share.shape)[where]
         return pd.DataFrame(rows)
 
 
@@ -79,11 +82,13 @@ def anchors(
     normalise: Normalise = "share",
     heads: Literal["mean", "each"] | None = None,
     or_top1: bool = False,
+    measure: Measure = "attention",
 ) -> Anchors:
     """The anchors of a trace.
 
     `group` is whose attention counts, `normalise="visible"` divides by the number of queries that can see a key instead
     of all, `heads` says whether a rule looks at the mean over heads or at each (by default what the rule is made for).
+    `measure` is "attention" or "contribution", which layers without attention have as well.
 
     Example: `anchors(trace, rule="robust(3)").to_frame().groupby("token").size()`
     """
@@ -93,38 +98,46 @@ def anchors(
         raise FloatlensError(f'normalise="{normalise}"; give "share" or "visible"')
     if heads not in ("mean", "each", None):
         raise FloatlensError(f'heads="{heads}"; give "mean" or "each", or nothing for what the rule is made for')
-    trace.require(GROUPS[group])
+    name = variable_of(measure, GROUPS[group])
+    trace.require(name)
     found = as_rule(rule, or_top1=or_top1)
     each = heads == "each" or (heads is None and found.unit == "head")
-    share = _per_head(trace, group) if each else head_mean(trace, GROUPS[group])
-    columns = columns_of(trace, share.values, group, normalise)
-    null = null_share(queries_of(trace, group), present(trace), **mask_of(trace))
-    free = xr.DataArray(null, dims=("step", "key"), coords={"step": share["step"], "key": share["key"]})
+    share = _per_head(trace, name) if each else head_mean(trace, name)
+    columns = columns_of(trace, share.values, group, normalise, measure)
+    null = _null(trace, group, measure)
+    dims = ("step", "key") if null.ndim == 2 else ("step", "layer", "key")
+    free = xr.DataArray(null, dims=dims, coords={dim: share[dim] for dim in dims})
     received, chosen = share.copy(data=columns.value), share.copy(data=find_anchors(found, columns))
-    return Anchors(trace, found, group, normalise, received, share, chosen, free)
+    return Anchors(trace, found, group, normalise, received, share, chosen, free, measure)
 
 
-def mask_of(trace: Trace, step: int | None = None) -> dict[str, Any]:
-    """The attention mask of a trace, or of one recorded pass of it, as the kernels of uniform attention take it."""
-    if "block_of" in trace.data:
-        of = trace.data["block_of"].values
-        return {"causal": False, "blocks": of if step is None else of[step]}
-    block = trace.data.attrs.get("attention") == "block"
-    together = trace.data["region_of"].values == trace.regions.index("answer") if block else None
-    return {"causal": block or bool(trace.data.attrs["causal"]), "together": together}
+def _null(trace: Trace, group: QueryGroup, measure: Measure) -> Floats:
+    """(step, key), or (step, layer, key) where layers differ in reach: the share of each key under uniformity."""
+    asking, here = queries_of(trace, group), present(trace)
+    return by_reach(trace, measure, lambda reach: null_share(asking, here, **mask_of_layer(trace, reach)))
 
 
-def columns_of(trace: Trace, share: Floats, group: QueryGroup, normalise: Normalise = "share") -> Columns:
-    """What rules look at, for shares (step, …, key) of a trace."""
+def columns_of(
+    trace: Trace,
+    share: Floats,
+    group: QueryGroup,
+    normalise: Normalise = "share",
+    measure: Measure = "attention",
+) -> Columns:
+    """What rules look at, for shares (step, layer, …, key) of a trace, or (step, key) of the mean over its layers. By
+    attention, dims between step and key can be any."""
     here, asking = present(trace), queries_of(trace, group)
-    seen, null = seen_by(asking, here, **mask_of(trace)), null_share(asking, here, **mask_of(trace))
-    wide = (slice(None), *[None] * (share.ndim - 2))  # step, then layer and head where there are any, then key
-    count = asking.sum(axis=-1).astype(np.float64)
+    seen = by_reach(trace, measure, lambda reach: seen_by(asking, here, **mask_of_layer(trace, reach)))
+    null = _null(trace, group, measure)
+    if null.ndim > share.ndim:
+        null, seen = null.mean(axis=1), seen.mean(axis=1)
+    null, seen = (spread(one, share.ndim) for one in (null, seen))
+    count = asking.sum(axis=-1).astype(np.float64)[(slice(None), *[None] * (share.ndim - 2))]
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = share * count[wide][..., None] / seen[wide] if normalise == "visible" else share
-    null, seen = (np.broadcast_to(one[wide], share.shape) for one in (null, seen))
-    here = np.broadcast_to(here[wide], share.shape)
-    return Columns(value, share, null, here, seen, np.broadcast_to(count[wide], share.shape[:-1]))
+        value = share * count[..., None] / seen if normalise == "visible" else share
+    null, seen = (np.broadcast_to(one, share.shape) for one in (null, seen))
+    here = np.broadcast_to(here[(slice(None), *[None] * (share.ndim - 2))], share.shape)
+    return Columns(value, share, null, here, seen, np.broadcast_to(count, share.shape[:-1]))
 
 
 def present(trace: Trace) -> Bools:
@@ -151,8 +164,8 @@ def head_mean(trace: Trace, variable: str) -> xr.DataArray:
     return _bare(array.mean("head", dtype=np.float64, skipna=False) if "head" in array.dims else array)
 
 
-def _per_head(trace: Trace, group: QueryGroup) -> xr.DataArray:
-    array = trace.data[GROUPS[group]]
+def _per_head(trace: Trace, variable: str) -> xr.DataArray:
+    array = trace.data[variable]
     if "head" not in array.dims:
         raise FloatlensError('this trace was made with heads="mean"; trace again with heads="all" to look at each head')
     return _bare(array)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floatlens.analysis.anchors import mask_of, present
+from floatlens.analysis.anchors import present
 from floatlens.analysis.kernels import Bools, Floats, uniform_mix
+from floatlens.analysis.measure import Measure, by_reach, mask_of_layer, reaches
 from floatlens.traces import Trace
 
 __all__ = ["answer_tokens", "uniform_rows"]
@@ -24,21 +26,35 @@ def answer_tokens(trace: Trace) -> NDArray[np.intp]:
     return np.flatnonzero(place < (ends.min() if len(ends) else np.inf))
 
 
-def uniform_rows(trace: Trace, tokens: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """(token, region) twice, for uniform attention under the mask of the trace: the deciding row's mass on each region,
-    and its rollout over tokens through all layers. The passes that decided these tokens must be recorded.
+def uniform_rows(trace: Trace, tokens: NDArray[np.intp], measure: Measure = "attention") -> tuple[Floats, Floats]:
+    """(token, layer, region) and (token, region), under uniformity within the reach of each layer: the deciding row's
+    mass on each region (one layer where all see the same), and its rollout over tokens through all layers. The passes
+    that decided these tokens must be recorded.
     """
     regions, region_of = len(trace.regions), trace.data["region_of"].values
     rows = trace.data["token_row"].values[tokens]
-    direct, through = np.empty((2, len(tokens), regions))
+    different = len({str(one) for one in reaches(trace, measure)})
+    direct = np.empty((len(tokens), trace.data.sizes["layer"] if different > 1 else 1, regions))
+    through = np.empty((len(tokens), regions))
     for own, here, step in _present_by_token(trace, tokens):
-        held = np.eye(regions)[region_of] * here[:, None]  # (position, region)
-        mask = mask_of(trace, step)
-        direct[own] = uniform_mix(held, here, **mask)[rows[own]]
-        for _ in range(trace.model["layers"]):
-            held = (uniform_mix(held, here, **mask) + held) / 2
+        first = np.eye(regions)[region_of] * here[:, None]  # (position, region)
+
+        def mix(held: Floats, reach: Any, here: Bools = here, step: int = step) -> Floats:
+            return uniform_mix(held, here, **mask_of_layer(trace, reach, step))
+
+        mixed = by_reach(trace, measure, lambda reach: mix(first, reach))  # noqa: B023 (called at once)
+        direct[own] = (mixed if mixed.ndim == 3 else mixed[:, None])[rows[own]]
+        held = first
+        for reach in _whole_reach(trace, measure):
+            held = (mix(held, reach) + held) / 2
         through[own] = held[rows[own]]
     return direct, through
+
+
+def _whole_reach(trace: Trace, measure: Measure) -> list[Any]:
+    """Of every layer of the model, recorded or not."""
+    reach = trace.model.get("reach")
+    return ["mask"] * trace.model["layers"] if measure == "attention" or reach is None else list(reach)
 
 
 def _present_by_token(trace: Trace, tokens: NDArray[np.intp]) -> Iterator[tuple[Bools, Bools, int]]:

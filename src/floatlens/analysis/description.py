@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-__all__ = ["Variable", "Words"]
+__all__ = ["Variable", "Words", "in_words_of"]
+
+
+def in_words_of(text: str, measure: str) -> str:
+    """A text about attention for another measure: `Attention absorbed` as `Contribution absorbed`."""
+    return re.sub(r"\b[Aa]ttention\b", lambda found: measure.capitalize() if found[0][0] == "A" else measure, text)
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,27 @@ class Words:
     def variable(self, name: str) -> Variable:
         """The words of a variable; one that is not described is called by its name."""
         return self.variables.get(self.aliases.get(name, name)) or Variable(name.replace("_", " "), "")
+
+    def by(self, measure: str | None) -> Words:
+        """The same words for another measure than attention: where they say attention, they name it."""
+        if measure is None or measure == "attention":
+            return self
+
+        def named(text: str) -> str:
+            return in_words_of(text, measure)
+
+        variables = {
+            name: replace(one, label=named(one.label), definition=named(one.definition))
+            for name, one in self.variables.items()
+        }
+        return replace(
+            self,
+            title=named(self.title),
+            question=named(self.question),
+            reading=named(self.reading),
+            method=named(self.method),
+            variables=variables,
+        )
 
     def text(self) -> str:
         """The definitions as plain text, for docstrings."""

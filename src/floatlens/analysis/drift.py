@@ -17,6 +17,7 @@ from floatlens.analysis import motion
 from floatlens.analysis.anchors import GROUPS, QueryGroup, anchors, head_mean, present
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels import Bools, Floats, nanmean
+from floatlens.analysis.measure import Measure, spread, variable_of
 from floatlens.analysis.motion import LAGS
 from floatlens.analysis.registry import analysis
 from floatlens.analysis.rules import DEFAULT_RULE
@@ -164,8 +165,8 @@ WORDS = Words(
 @dataclass(frozen=True)
 class _Rows:
     """What the numbers of one query group are made from; steps in which it has no queries are left out. `share` and
-    `sets` are (step, layer, key), `null`, `present` and `tokens` (step, key), the others (step). `written` counts the
-    tokens before a step, `writes` those from it to the next."""
+    `sets` are (step, layer, key), `present` and `tokens` (step, key), `null` either, others (step). `written` counts
+    the tokens before a step, `writes` those from it to the next."""
 
     share: Floats
     sets: Bools
@@ -179,7 +180,7 @@ class _Rows:
 
 
 @analysis("drift", requires=tuple(GROUPS[group] for group in QUERIES), words=WORDS)
-def drift(trace: Trace, *, rule: str = DEFAULT_RULE) -> xr.Dataset:
+def drift(trace: Trace, *, rule: str = DEFAULT_RULE, measure: Measure = "attention") -> xr.Dataset:
     """How anchors move over steps, for the attention of all rows, of the answer's, and of masked ones.
 
     Example: `fl.drift(trace).quarter_jaccard.sel(queries="answer")`
@@ -187,7 +188,7 @@ def drift(trace: Trace, *, rule: str = DEFAULT_RULE) -> xr.Dataset:
     layers = trace.data["layer"].values
     found: list[dict[str, Any]] = []
     for group in QUERIES:
-        asked, rows = _rows(trace, rule, group)
+        asked, rows = _rows(trace, rule, group, measure)
         found.append(_numbers(rows, layers) if asked.any() else {})
         found[-1] |= _tracks(rows, asked)
     dims = {"lag_jaccard": ("lag",), "lag_jaccard_by_layer": ("layer", "lag")}
@@ -207,10 +208,10 @@ def frontier(trace: Trace) -> Floats:
     return np.array([where[when == step].mean() if (when == step).any() else np.nan for step in steps])
 
 
-def _rows(trace: Trace, rule: str, group: QueryGroup) -> tuple[Bools, _Rows]:
+def _rows(trace: Trace, rule: str, group: QueryGroup, measure: Measure) -> tuple[Bools, _Rows]:
     """(step): where the group has queries; and what there is in these steps."""
-    found = anchors(trace, rule=rule, group=group)
-    share = head_mean(trace, GROUPS[group]).values
+    found = anchors(trace, rule=rule, group=group, measure=measure)
+    share = head_mean(trace, variable_of(measure, GROUPS[group])).values
     asked = ~np.isnan(share).all(axis=(1, 2))
     steps = trace.data["step"].values[asked].astype(np.float64)
     when = np.sort(trace.data["token_step"].values)
@@ -313,7 +314,7 @@ def _speed(rows: _Rows) -> Floats:
 def _mass(rows: _Rows) -> dict[str, Floats]:
     """Who holds how much."""
     sinks = motion.sinks(rows.sets, SINK)
-    wide = np.broadcast_to(rows.null[:, None], rows.share.shape)
+    wide = np.broadcast_to(spread(rows.null, 3), rows.share.shape)
     there = np.where(rows.sets.any(axis=-1, keepdims=True) & ~rows.sets, np.nan, rows.share)
     track = motion.track(there)[..., None]
     key = np.nan_to_num(track).astype(np.int64)  # NaN where nothing was received: so is its share

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import xarray as xr
 
@@ -65,7 +67,8 @@ def extremes(
 
 def _ratio(norm: Floats, sets: Bools, here: Bools) -> Floats:
     """(step, layer): mean over anchors ÷ median over all; NaN without anchors."""
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a layer without attention has no values
         mean = np.where(sets, norm, 0.0).sum(axis=-1) / sets.sum(axis=-1)
         return np.asarray(mean / np.nanmedian(np.where(here, norm, np.nan), axis=-1))
 

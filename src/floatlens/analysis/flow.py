@@ -12,11 +12,12 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from floatlens.analysis.anchors import mask_of, present
+from floatlens.analysis.anchors import present
 from floatlens.analysis.deciding import answer_tokens, uniform_rows
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.intervals import Estimate
 from floatlens.analysis.kernels import Floats, nanmean, rollout, uniform_flow
+from floatlens.analysis.measure import Measure, by_reach, mask_of_layer, variable_of
 from floatlens.analysis.registry import analysis
 from floatlens.analysis.result import Group
 from floatlens.core.errors import FloatlensError
@@ -104,7 +105,7 @@ def _condition(trace: Trace) -> dict[str, Any]:
 
 
 @analysis("flow", requires=("flow", "answer_flow", "answer_rollout"), groups=_condition, words=WORDS)
-def flow(trace: Trace) -> xr.Dataset:
+def flow(trace: Trace, *, measure: Measure = "attention") -> xr.Dataset:
     """Attention and rollout of the rows that decided the answer, their gold lift, and the rollout between regions.
 
     Example: `fl.flow(traces).group("scale:llada", gold=2).estimate("direct_lift_over_uniform")`
@@ -112,25 +113,29 @@ def flow(trace: Trace) -> xr.Dataset:
     regions = list(trace.regions)
     if "answer" not in regions:
         raise FloatlensError("this trace has no answer region; trace a question or a prompt")
-    _need_all(trace, "region flow", "layer", trace.data["flow"].sizes["layer"])
-    data = {**_deciding(trace), **_between_regions(trace)}
-    layers = trace.data["flow"]["layer"].values
+    _need_all(trace, "region flow", "layer", trace.data.sizes["layer"])
+    data = {**_deciding(trace, measure), **_between_regions(trace, measure)}
+    layers = trace.data["layer"].values
     return xr.Dataset(data, coords={"from_region": regions, "region": regions, "layer": layers})
 
 
-def _deciding(trace: Trace) -> dict[str, Any]:
+def _deciding(trace: Trace, measure: Measure) -> dict[str, Any]:
     """Numbers of the rows that decided the answer's tokens, of those that were recorded."""
     tokens = answer_tokens(trace)
-    tokens = tokens[~np.isnan(trace.data["answer_flow"].values[tokens]).any(axis=(1, 2))]
-    direct = nanmean(np.asarray(trace.data["answer_flow"].values[tokens], dtype=np.float64))  # (layer, region)
-    through = nanmean(np.asarray(trace.data["answer_rollout"].values[tokens, -1], dtype=np.float64))
-    even, even_through = (nanmean(rows) for rows in uniform_rows(trace, tokens))
+    held, rolled_out = (trace.data[variable_of(measure, name)].values for name in ("answer_flow", "answer_rollout"))
+    tokens = tokens[~np.isnan(held[tokens]).all(axis=(1, 2))]
+    by_layer = nanmean(np.asarray(held[tokens], dtype=np.float64))  # (layer, region)
+    through = nanmean(np.asarray(rolled_out[tokens, -1], dtype=np.float64))
+    even_by_layer, even_through = (nanmean(rows) for rows in uniform_rows(trace, tokens, measure))
+    direct, even = nanmean(by_layer), even_by_layer.mean(axis=0)
     gold = gold_of(trace)
     column = None if gold is None else trace.regions.index(f"doc{gold}")
-    share, even_share = (np.nan if column is None else rows[column] for rows in (direct.mean(axis=0), even))
-    lift, even_lift = _lift(trace, direct.mean(axis=0)), _lift(trace, even)
+    share, even_share = (np.nan if column is None else rows[column] for rows in (direct, even))
+    lift, even_lift = _lift(trace, direct), _lift(trace, even)
     rolled, even_rolled = _lift(trace, through), _lift(trace, even_through)
-    by_layer = np.array([_lift(trace, row) for row in direct]) / even_lift
+    # a short convolution may not reach any document: its lift is undefined
+    lifts, even_lifts = (np.array([_lift(trace, row) for row in rows]) for rows in (by_layer, even_by_layer))
+    undefined = np.full_like(lifts, np.nan)
     return {
         "direct_share": ((), share),
         "direct_share_over_uniform": ((), share / even_share),
@@ -138,7 +143,7 @@ def _deciding(trace: Trace) -> dict[str, Any]:
         "direct_lift_uniform": ((), even_lift),
         "direct_lift_over_uniform": ((), lift / even_lift),
         "direct_log_lift": ((), _log(lift / even_lift)),
-        "lift_by_layer": (("layer",), by_layer),
+        "lift_by_layer": (("layer",), np.divide(lifts, even_lifts, out=undefined, where=even_lifts > 0)),
         "rollout_lift": ((), rolled),
         "rollout_lift_uniform": ((), even_rolled),
         "rollout_lift_over_uniform": ((), rolled / even_rolled),
@@ -146,14 +151,17 @@ def _deciding(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _between_regions(trace: Trace) -> dict[str, Any]:
-    """The last pass by regions: attention, its rollout, and the gold lift of the answer's row."""
-    last = np.asarray(trace.data["flow"].values[-1], dtype=np.float64)  # (layer, from, to)
-    through, even = (rollout(x)[-1] for x in (last, np.broadcast_to(_uniform(trace), last.shape)))
+def _between_regions(trace: Trace, measure: Measure) -> dict[str, Any]:
+    """The last pass by regions: attention, its rollout, and the gold lift of the answer's row. Where a layer has no
+    attention, there is no rollout of attention."""
+    last = np.asarray(trace.data[variable_of(measure, "flow")].values[-1], dtype=np.float64)  # (layer, from, to)
+    through, even = (rollout(x)[-1] for x in (last, np.broadcast_to(_uniform(trace, measure), last.shape)))
+    if np.isnan(last).all(axis=(1, 2)).any():
+        through = np.full_like(through, np.nan)
     answer = trace.regions.index("answer")
     lift = _lift(trace, through[answer])
     return {
-        "region_attention": (("from_region", "region"), last.mean(axis=0)),
+        "region_attention": (("from_region", "region"), nanmean(last)),
         "region_rollout": (("from_region", "region"), through),
         "region_rollout_lift": ((), lift),
         "region_rollout_lift_over_uniform": ((), lift / _lift(trace, even[answer])),
@@ -170,10 +178,14 @@ def _need_all(trace: Trace, held: str, what: str, kept: int) -> None:
         )
 
 
-def _uniform(trace: Trace) -> Floats:
-    """(from_region, region): the last pass under uniform attention."""
-    here, region_of = present(trace)[-1], trace.data["region_of"].values
-    return uniform_flow(region_of, here, len(trace.regions), **mask_of(trace, -1))
+def _uniform(trace: Trace, measure: Measure) -> Floats:
+    """(from_region, region), by layer where layers differ: the last pass under uniformity."""
+    here, region_of, regions = present(trace)[-1], trace.data["region_of"].values, len(trace.regions)
+
+    def uniform(reach: Any) -> Floats:
+        return uniform_flow(region_of, here, regions, **mask_of_layer(trace, reach, -1))
+
+    return by_reach(trace, measure, uniform, axis=0)
 
 
 def token_rollout(trace: Trace, step: int = -1) -> xr.DataArray:

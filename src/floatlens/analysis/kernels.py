@@ -29,13 +29,24 @@ def nanmean(x: Floats, axis: int | tuple[int, ...] = 0) -> Floats:
 
 
 def null_share(
-    queries: Bools, present: Bools, *, causal: bool, together: Bools | None = None, blocks: Ints | None = None
+    queries: Bools,
+    present: Bools,
+    *,
+    causal: bool,
+    together: Bools | None = None,
+    blocks: Ints | None = None,
+    window: tuple[int, int] | None = None,
 ) -> Floats:
     """(…, key): mean over `queries` of uniform attention over the keys each of them sees; NaN without any query.
     `queries` and `present` are (…, key): which positions are queries, and where there is a token. `blocks` (…, key) are
-    block numbers; positions of a block are next to each other and blocks in order."""
+    block numbers; positions of a block are next to each other and blocks in order. With a `window` a query sees so many
+    positions (before, after) it, and itself."""
     asking = queries.sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
+        if window is not None:
+            count = _windowed(present.astype(np.float64), window)
+            shared = _windowed(np.where(queries, 1.0 / count, 0.0) / asking, window[::-1])
+            return np.where(present, shared, np.where(asking > 0, 0.0, np.nan))
         if not causal and blocks is None:
             even = present / present.sum(axis=-1, keepdims=True)
             return np.where(asking > 0, even, np.nan)
@@ -44,9 +55,17 @@ def null_share(
 
 
 def seen_by(
-    queries: Bools, present: Bools, *, causal: bool, together: Bools | None = None, blocks: Ints | None = None
+    queries: Bools,
+    present: Bools,
+    *,
+    causal: bool,
+    together: Bools | None = None,
+    blocks: Ints | None = None,
+    window: tuple[int, int] | None = None,
 ) -> Floats:
     """(…, key): how many of the queries can see a key."""
+    if window is not None:
+        return np.where(present, _windowed(queries.astype(np.float64), window[::-1]), 0.0)
     if causal or blocks is not None:
         return np.where(present, _gathered(queries.astype(np.float64), together, blocks), 0.0)
     return np.asarray(present * queries.sum(axis=-1, keepdims=True), dtype=np.float64)
@@ -60,20 +79,29 @@ def uniform_flow(
     causal: bool,
     together: Bools | None = None,
     blocks: Ints | None = None,
+    window: tuple[int, int] | None = None,
 ) -> Floats:
     """(region, region): mean mass from the queries of one region to the keys of another; NaN without queries."""
     member = np.eye(regions)[region_of] * present[:, None]  # (position, region)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rows = uniform_mix(member, present, causal=causal, together=together, blocks=blocks)
+        rows = uniform_mix(member, present, causal=causal, together=together, blocks=blocks, window=window)
         return np.asarray(member.T @ rows / member.sum(axis=0)[:, None])
 
 
 def uniform_mix(
-    x: Floats, present: Bools, *, causal: bool, together: Bools | None = None, blocks: Ints | None = None
+    x: Floats,
+    present: Bools,
+    *,
+    causal: bool,
+    together: Bools | None = None,
+    blocks: Ints | None = None,
+    window: tuple[int, int] | None = None,
 ) -> Floats:
     """(query, column): the mean of `x` (key, column) over the keys that a query sees; 0 where there is no token."""
     held = x * present[:, None]
-    if not causal and blocks is None:
+    if window is not None:
+        seen, count = _windowed(held.T, window).T, _windowed(present.astype(np.float64), window)
+    elif not causal and blocks is None:
         seen = np.broadcast_to(held.sum(axis=0), held.shape)
         count = np.full(len(present), present.sum(), dtype=np.float64)
     else:
@@ -84,6 +112,16 @@ def uniform_mix(
             inside = held * together[:, None]
             seen = seen + together[:, None] * (inside.sum(axis=0) - np.cumsum(inside, axis=0))
     return np.where(present[:, None], seen / np.maximum(count, 1)[:, None], 0.0)
+
+
+def _windowed(x: Floats, window: tuple[int, int]) -> Floats:
+    """(…, position): Σ of `x` from so many positions before to so many after each."""
+    size = x.shape[-1]
+    whole = np.concatenate([np.zeros((*x.shape[:-1], 1)), np.cumsum(x, axis=-1)], axis=-1)
+    place = np.arange(size)
+    return np.asarray(
+        whole[..., np.minimum(place + window[1] + 1, size)] - whole[..., np.maximum(place - window[0], 0)]
+    )
 
 
 def _keys_seen(present: Bools, together: Bools | None, blocks: Ints | None) -> Floats:

@@ -21,6 +21,7 @@ import xarray as xr
 
 from floatlens import __version__
 from floatlens.analysis.description import Words
+from floatlens.analysis.measure import Measure, attention_layers, variable_of
 from floatlens.analysis.result import Group, Result, Summary, no_summary
 from floatlens.analysis.rules import as_rule
 from floatlens.analysis.sources import Traces, each_trace
@@ -29,7 +30,7 @@ from floatlens.core.memory import enough_memory
 from floatlens.core.registry import Registry
 from floatlens.traces import Trace
 
-__all__ = ["ANALYSES", "Across", "Analysis", "analyse", "analysis", "forget_optional", "question_of", "with_rule"]
+__all__ = ["ANALYSES", "Across", "Analysis", "analyse", "analysis", "forget_optional", "question_of", "with_settings"]
 
 P = ParamSpec("P")
 Across = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, float]]
@@ -85,6 +86,17 @@ class Analysis(Generic[P]):
 
     def __call__(self, traces: Traces, *args: P.args, **kwargs: P.kwargs) -> Result:
         return _walk(traces, {self.name: (self, self._bound(*args, **kwargs))})[self.name]
+
+    def check(self, trace: Trace, given: Mapping[str, Any]) -> None:
+        """Refuse a trace that does not hold what the analysis reads under these settings."""
+        measured = "measure" in inspect.signature(self.measure).parameters
+        measure: Measure = given.get("measure", "attention")
+        if measure == "attention" and self.requires and not attention_layers(trace.model):
+            ref = trace.model["ref"]
+            if measured:
+                raise FloatlensError(f'{ref} has no attention; give {self.name} measure="contribution"')
+            raise FloatlensError(f"{ref} has no attention, and {self.name} is about layers that have")
+        trace.require(*(variable_of(measure, name) for name in self.requires))
 
     def settings(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """Every setting by name, with defaults filled in and an anchor rule by its full name."""
@@ -199,10 +211,15 @@ def forget_optional(skipped: dict[str, str]) -> None:
         del skipped[name]
 
 
-def with_rule(names: Iterable[str], rule: str | None) -> dict[str, dict[str, Any]]:
-    """Settings of these analyses: the anchor rule for those that have one.
-    Example: `analyse("runs/a", with_rule(ANALYSES, "top1"), skipped={})`"""
-    return {n: {"rule": rule} if rule is not None and "rule" in ANALYSES[n].settings() else {} for n in names}
+def with_settings(
+    names: Iterable[str], rule: str | None = None, measure: Measure | None = None
+) -> dict[str, dict[str, Any]]:
+    """Settings of these analyses: the anchor rule and the measure for those that have one.
+    Example: `analyse("runs/a", with_settings(ANALYSES, rule="top1"), skipped={})`"""
+    if measure is not None:
+        variable_of(measure, "received")  # reports one that is not known
+    wanted = {name: value for name, value in (("rule", rule), ("measure", measure)) if value is not None}
+    return {n: {name: value for name, value in wanted.items() if name in ANALYSES[n].settings()} for n in names}
 
 
 _WITHOUT = "leave it out (analyses: in a study), or analyse fewer traces"
@@ -222,7 +239,7 @@ def _walk(
         facts = {**trace.model, "causal": trace.data.attrs["causal"]}
         for name, (one, given) in list(chosen.items()):
             try:
-                trace.require(*one.requires)
+                one.check(trace, given)
                 with enough_memory(f"analysing {name}", _WITHOUT):
                     keys, sample = one.groups(trace), one.measure(trace, **given)
             except FloatlensError as error:
@@ -236,6 +253,6 @@ def _walk(
         raise FloatlensError("no traces to analyse")
     groups = {name: tuple(pile.group() for pile in piles[name].values()) for name in chosen}
     return {
-        name: Result(name, whole[name], groups[name], versions, one.summarise, one.words)
+        name: Result(name, whole[name], groups[name], versions, one.summarise, one.words.by(whole[name].get("measure")))
         for name, (one, _) in chosen.items()
     }

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -16,7 +18,8 @@ from scipy import stats
 from floatlens.analysis.deciding import answer_tokens
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.intervals import Estimate, estimate_by_halves
-from floatlens.analysis.kernels import Bools, Floats, nanmean
+from floatlens.analysis.kernels import Bools, Floats, Ints, nanmean
+from floatlens.analysis.measure import Measure, variable_of
 from floatlens.analysis.registry import analysis
 from floatlens.analysis.result import Group, Summary
 from floatlens.core.errors import FloatlensError, did_you_mean
@@ -114,83 +117,108 @@ def _summary(group: Group) -> Iterator[Summary]:
 @analysis(
     "retrieval_heads", requires=("answer_argmax", "answer_evidence", "question_flow"), summarise=_summary, words=WORDS
 )
-def retrieval_heads(trace: Trace, *, score: Score | Literal["all"] = "all") -> xr.Dataset:
-    """Scores of each head. Tables also hold retrieval heads by half of the depth, for the first score asked for.
+def retrieval_heads(
+    trace: Trace, *, score: Score | Literal["all"] = "all", measure: Measure = "attention"
+) -> xr.Dataset:
+    """Scores of each head. Tables also hold retrieval heads by half of the depth, for the first score asked for. By
+    contribution, a layer without heads has the same score at every head.
 
     Example: `fl.retrieval_heads(traces, score="copy").copy.mean  # model × layer × head`
     """
     if score not in (*SCORES, "all"):
         raise FloatlensError(f'score="{score}"{did_you_mean(score, SCORES)}; give {", ".join(SCORES)} or all')
     wanted = SCORES if score == "all" else (score,)
-    coords = {dim: trace.data["answer_argmax"][dim].values for dim in ("layer", "head")}
-    data = {name: (("layer", "head"), _KERNELS[name](trace)) for name in wanted}
+    rows = _Rows.of(trace, measure)
+    coords = {dim: trace.data[dim].values for dim in ("layer", "head")}
+    data = {name: (("layer", "head"), np.where(rows.covered, _KERNELS[name](rows), np.nan)) for name in wanted}
     return xr.Dataset(data, coords=coords)
 
 
-def _recorded(trace: Trace) -> Bools:
-    """(token): whether the pass that decided an answer token was recorded; under a selection of steps not all are."""
-    return np.asarray(trace.data["answer_argmax"].values[answer_tokens(trace), 0, 0] >= 0)
+@dataclass(frozen=True)
+class _Rows:
+    """The deciding rows of the answer's tokens: the key with the largest weight and the mass on the evidence, (token,
+    layer, head), the question's mass on regions (step, layer, head, region), and which layers (layer, 1) have any."""
+
+    trace: Trace
+    argmax: Ints
+    evidence: Floats
+    question: xr.DataArray
+    covered: Bools
+
+    @classmethod
+    def of(cls, trace: Trace, measure: Measure) -> _Rows:
+        names = (variable_of(measure, name) for name in ("answer_argmax", "answer_evidence", "question_flow"))
+        argmax, evidence, question = (trace.data[name] for name in names)
+        tokens = answer_tokens(trace)
+        held = np.asarray(argmax.values, dtype=np.intp)
+        covered = np.asarray((held >= 0).any(axis=(0, 2)))
+        covered = covered if covered.any() else np.ones_like(covered)
+        return cls(trace, held[tokens], evidence.values[tokens].astype(np.float64), question, covered[:, None])
+
+    @cached_property
+    def recorded(self) -> Bools:
+        """(token): whether the pass that decided an answer token was recorded; under a selection of steps not all
+        are."""
+        return np.asarray((self.argmax >= 0).any(axis=(1, 2)))
+
+    @property
+    def written(self) -> Ints:
+        return np.asarray(self.trace.data["token_id"].values[answer_tokens(self.trace)])
+
+    @property
+    def undefined(self) -> Floats:
+        return np.full(self.argmax.shape[1:], np.nan)
+
+    def hits(self) -> tuple[Bools, Bools]:
+        """(token, layer, head): whether the largest weight lies in the evidence, and there on the token being written.
+        Of the answer tokens whose passes were recorded."""
+        where = self.argmax[self.recorded]
+        evidence, final = self.trace.data["evidence"].values, self.trace.data["final"].values
+        inside = evidence[where] & (where >= 0)
+        same = final[where] == self.written[self.recorded][:, None, None]
+        return inside, inside & same
 
 
-def _hits(trace: Trace) -> tuple[Bools, Bools]:
-    """(token, layer, head): whether the largest weight lies in the evidence, and there on the token being written. Of
-    the answer tokens whose passes were recorded."""
-    rows = answer_tokens(trace)[_recorded(trace)]
-    where = trace.data["answer_argmax"].values[rows].astype(np.intp)
-    evidence, final = trace.data["evidence"].values, trace.data["final"].values
-    inside = evidence[where]
-    same = final[where] == trace.data["token_id"].values[rows][:, None, None]
-    return inside, inside & same
-
-
-def _undefined(trace: Trace) -> Floats:
-    sizes = trace.data["answer_argmax"].sizes
-    return np.full((sizes["layer"], sizes["head"]), np.nan)
-
-
-def _copy(trace: Trace) -> Floats:
-    evidence = np.unique(trace.data["final"].values[trace.data["evidence"].values])
+def _copy(rows: _Rows) -> Floats:
+    evidence = np.unique(rows.trace.data["final"].values[rows.trace.data["evidence"].values])
     if not len(evidence):
-        return _undefined(trace)
-    _, hit = _hits(trace)
-    written, known = trace.data["token_id"].values[answer_tokens(trace)], _recorded(trace)
+        return rows.undefined
+    _, hit = rows.hits()
+    written, known = rows.written, rows.recorded
     evidence = evidence[np.isin(evidence, written[known]) | ~np.isin(evidence, written)]  # others are unknown
     if not len(evidence):
-        return _undefined(trace)
+        return rows.undefined
     copied = [hit[written[known] == token].any(axis=0) for token in evidence if (written[known] == token).any()]
-    total = np.sum(copied, axis=0) if copied else np.zeros(_undefined(trace).shape)
+    total = np.sum(copied, axis=0) if copied else np.zeros(rows.undefined.shape)
     return np.asarray(total / len(evidence), dtype=np.float64)
 
 
-def _copy_code(trace: Trace) -> Floats:
-    evidence = trace.data["final"].values[trace.data["evidence"].values]
-    written = trace.data["token_id"].values[answer_tokens(trace)]
-    covered = (Counter(evidence.tolist()) & Counter(written.tolist())).total()  # as ROUGE-1 counts
-    if not len(evidence) or covered / len(evidence) <= _RECALL or not _recorded(trace).all():
-        return _undefined(trace)
-    _, hit = _hits(trace)
+def _copy_code(rows: _Rows) -> Floats:
+    evidence = rows.trace.data["final"].values[rows.trace.data["evidence"].values]
+    covered = (Counter(evidence.tolist()) & Counter(rows.written.tolist())).total()  # as ROUGE-1 counts
+    if not len(evidence) or covered / len(evidence) <= _RECALL or not rows.recorded.all():
+        return rows.undefined
+    _, hit = rows.hits()
     return np.asarray(hit.sum(axis=0) / len(evidence))
 
 
-def _focus(trace: Trace) -> Floats:
-    inside, _ = _hits(trace)
-    if not len(inside) or not trace.data["evidence"].values.any():
-        return _undefined(trace)
+def _focus(rows: _Rows) -> Floats:
+    inside, _ = rows.hits()
+    if not len(inside) or not rows.trace.data["evidence"].values.any():
+        return rows.undefined
     return np.asarray(inside.mean(axis=0))
 
 
-def _mass(trace: Trace) -> Floats:
-    mass = trace.data["answer_evidence"].values[answer_tokens(trace)].astype(np.float64)
-    return nanmean(mass) if len(mass) else _undefined(trace)
+def _mass(rows: _Rows) -> Floats:
+    return nanmean(rows.evidence) if len(rows.evidence) else rows.undefined
 
 
-def _qr(trace: Trace) -> Floats:
-    gold = trace.data.attrs["prompt"].get("gold")
+def _qr(rows: _Rows) -> Floats:
+    gold = rows.trace.data.attrs["prompt"].get("gold")
     name = f"doc{gold + 1}" if isinstance(gold, int) else ""
-    flow = trace.data["question_flow"]
-    if name not in trace.regions or "head" not in flow.dims:
-        return _undefined(trace)
-    return np.asarray(flow.isel(step=0).values[..., trace.regions.index(name)], dtype=np.float64)
+    if name not in rows.trace.regions or "head" not in rows.question.dims:
+        return rows.undefined
+    return np.asarray(rows.question.isel(step=0).values[..., rows.trace.regions.index(name)], dtype=np.float64)
 
 
 _KERNELS = {"copy": _copy, "copy_code": _copy_code, "focus": _focus, "mass": _mass, "qr": _qr}

@@ -10,6 +10,7 @@ import xarray as xr
 from floatlens.analysis.anchors import QueryGroup, anchors, present
 from floatlens.analysis.description import Variable, Words
 from floatlens.analysis.kernels import Bools, Floats, nanmean
+from floatlens.analysis.measure import Measure
 from floatlens.analysis.registry import analysis
 from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.core.errors import FloatlensError
@@ -45,10 +46,12 @@ WORDS = Words(
 
 
 @analysis("token_classes", requires=("received",), words=WORDS)
-def token_classes(trace: Trace, *, rule: str = DEFAULT_RULE, group: QueryGroup = "all") -> xr.Dataset:
+def token_classes(
+    trace: Trace, *, rule: str = DEFAULT_RULE, group: QueryGroup = "all", measure: Measure = "attention"
+) -> xr.Dataset:
     """Shares and enrichment of token classes, by class and layer.
     Example: `fl.token_classes(trace).mass_enrichment.mean  # model × class × layer`"""
-    found = anchors(trace, rule=rule, group=group)
+    found = anchors(trace, rule=rule, group=group, measure=measure)
     member = classes_of(trace)  # (class, step, key)
     share, sets = found.share.values, found.is_anchor.values.astype(np.float64)
     if share.ndim == 4:  # rules that look at each head

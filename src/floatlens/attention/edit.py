@@ -16,7 +16,7 @@ from torch import Tensor
 from floatlens.attention.blocks import NO_HOOKS, Block, EditHooks, EditValues, ExtraKey
 from floatlens.attention.edit_checks import EditChecks
 from floatlens.attention.mask import HIDDEN
-from floatlens.attention.probe import Layer, Shape
+from floatlens.attention.probe import Layer, PassState, Shape
 from floatlens.attention.select import Select
 from floatlens.attention.setting import ControlKind, RowGroup, Setting, span
 from floatlens.attention.softmax import QueryClasses
@@ -121,6 +121,8 @@ class Edit:
     edits_logits: bool = False
     edits_weights: bool = False
     adds_key: bool = False
+    edits_mixers: ClassVar[bool] = False
+    """True for an edit of layers without attention, which does nothing in the others (`kept_inputs`, `zeroes`)."""
     reads_totals: bool = False
     reads_prompts: bool = False
     """Whether it acts on parts of the prompt; it is then shown the prompts (`place`) before they are decoded."""
@@ -243,6 +245,14 @@ class Edit:
     def extra(self, site: Site) -> ExtraKey | None:
         """With `adds_key`: a key outside the sequence, for the queries of this block."""
         return None
+
+    def kept_inputs(self, state: PassState) -> Tensor | None:
+        """With `edits_mixers`: (batch, position), False where a position adds nothing to the mixers of this pass."""
+        return None
+
+    def zeroes(self, index: int) -> bool:
+        """With `edits_mixers`: whether the output of this layer's mixer is replaced by zeros."""
+        return False
 
 
 def applies(edit: Edit, layer: Layer, model: LanguageModel, max_steps: int) -> bool:

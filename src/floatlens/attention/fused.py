@@ -7,37 +7,20 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.polynomial import Chebyshev
 from numpy.typing import NDArray
 from torch import Tensor
 
 from floatlens.attention.mask import HIDDEN
+from floatlens.core.fast_exp import FAST, LOG2E, exp2
 
 __all__ = ["softmax_rows"]
 
 _MOST_THREADS: int = numba.get_num_threads()
-_FAST = {"contract", "reassoc", "nsz", "nnan", "ninf"}
 _F = np.float32
-_LOG2E, _LN2, _HALF = _F(math.log2(math.e)), _F(math.log(2)), _F(0.5)
-_LOWEST, _UNSEEN = _F(-127.0), _F(HIDDEN / 2)
-# 2^f on [-1/2, 1/2]: interpolated at Chebyshev nodes, accurate to 2e-9, a tenth of float32 precision
-_C0, _C1, _C2, _C3, _C4, _C5, _C6 = (
-    _F(c) for c in Chebyshev.interpolate(np.exp2, 6, [-0.5, 0.5]).convert(kind=np.polynomial.Polynomial).coef
-)
+_LN2, _UNSEEN = _F(math.log(2)), _F(HIDDEN / 2)
 
 
-@numba.njit(fastmath=_FAST, inline="always")
-def _exp2(x: Any) -> Any:
-    """2^x for x ≤ 0: a polynomial for the fraction, exponent bits for the rest; exactly 0 below 2^-126.5."""
-    near = max(x, _LOWEST)
-    whole = np.floor(near + _HALF)
-    f = near - whole
-    power = _C0 + f * (_C1 + f * (_C2 + f * (_C3 + f * (_C4 + f * (_C5 + f * _C6)))))
-    bits = np.int32((np.int32(whole) + np.int32(127)) << np.int32(23))
-    return power * bits.view(np.float32)
-
-
-@numba.njit(parallel=True, fastmath=_FAST, nogil=True)
+@numba.njit(parallel=True, fastmath=FAST, nogil=True)
 def _walk(logits: Any, index: Any, inverse: Any, entropy: Any, largest: Any, columns: Any) -> None:
     """Shapes: (unit, row, key), (sample, row), (unit, row) 3 ×, (unit, part, class, key); units are sample × head."""
     units, rows, keys = logits.shape
@@ -57,11 +40,11 @@ def _walk(logits: Any, index: Any, inverse: Any, entropy: Any, largest: Any, col
                 inverse[unit, r] = _F(0)
                 entropy[unit, r] = _F(0)
                 continue
-            shift = top * _LOG2E
+            shift = top * LOG2E
             total, weighted = _F(0), _F(0)
             for j in range(keys):
-                x = row[j] * _LOG2E - shift
-                e = _exp2(x)
+                x = row[j] * LOG2E - shift
+                e = exp2(x)
                 row[j] = e
                 total += e
                 weighted += e * x

@@ -7,18 +7,19 @@ refused, and so are copies of the model, which would carry the session with them
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from floatlens.attention.mixing import mixers_of
+from floatlens.attention.mixing import mixers_of, release_mixers
 from floatlens.core.errors import FloatlensError
 from floatlens.models.readout import layers_of
 
 if TYPE_CHECKING:
+    from floatlens.attention.edit import Edit
     from floatlens.attention.session import Session
     from floatlens.models.base import LanguageModel
 
@@ -107,11 +108,11 @@ class Installation(Generic[T]):
             for layer in layers_of(module).values():
                 layer.register_forward_hook(session.note_output)
             model.whole_rows = True
-        if "mixers" in session.needs:
+        _check_edits(model, session.edits)
+        if session.watches_mixers:
             for mixer in _checked_mixers(model):
                 mixer.register_forward_pre_hook(session.note_mixer, with_kwargs=True)
-        if session.edits and not model.attention_layers:
-            raise FloatlensError(f"{model.ref} has no attention, and edits of other layers are not supported yet")
+                mixer.register_forward_hook(session.end_mixer)
         module.set_attn_implementation(self._implementation)
         if module.config._attn_implementation != self._implementation:  # transformers only logs a warning
             name = type(module).__name__
@@ -127,7 +128,13 @@ class Installation(Generic[T]):
         model.observers[:] = self._observers
         if module.config._attn_implementation != self._before or _parts_differ(module, self._before):
             module.set_attn_implementation(self._before)
-        notes = (self._session.note_residual, self._session.note_output, self._session.note_mixer)
+        notes = (
+            self._session.note_residual,
+            self._session.note_output,
+            self._session.note_mixer,
+            self._session.end_mixer,
+        )
+        release_mixers(module)
         for part in module.modules():
             _remove_hooks(part, notes)
             if outer is None:
@@ -138,6 +145,22 @@ class Installation(Generic[T]):
             for name in _COPYING:
                 module.__dict__.pop(name, None)
         model.whole_rows, model.describes_masks, model.captured_by = self._flags
+
+
+def _check_edits(model: LanguageModel, edits: Sequence[Edit]) -> None:
+    """Refuse, by name, edits of layers that a model does not have."""
+    attention = model.attention_layers
+    for edit in edits:
+        chosen = edit.select.layer_ids(model.num_layers)
+        if edit.edits_mixers and all(layer in attention for layer in chosen):
+            where = model.ref if len(attention) == model.num_layers else f"layers {', '.join(map(str, chosen))}"
+            raise FloatlensError(f"{edit!r} is an edit of layers without attention; {where}: all have attention")
+        if not edit.edits_mixers and not any(layer in attention for layer in chosen):
+            where = f"layers {', '.join(map(str, chosen))} of {model.ref} have" if attention else f"{model.ref} has"
+            raise FloatlensError(
+                f"{edit!r} is an edit of attention, and {where} none; DropInputs and ZeroMixers are edits of other "
+                "layers"
+            )
 
 
 def _checked_mixers(model: LanguageModel) -> list[nn.Module]:

@@ -17,9 +17,23 @@ from floatlens.core.errors import FloatlensError
 
 if TYPE_CHECKING:
     from floatlens.attention.probe import PassState
+    from floatlens.models.base import LanguageModel
     from floatlens.models.bimamba import Scan
 
-__all__ = ["BothWays", "ConvTerms", "HeadScanTerms", "MixerLayer", "ScanTerms", "Strands", "Terms", "mixers_of"]
+__all__ = [
+    "BothWays",
+    "ConvTerms",
+    "HeadScanTerms",
+    "MixerLayer",
+    "ScanTerms",
+    "Strands",
+    "Terms",
+    "inner_mixers",
+    "mixers_of",
+    "reach_by_layer",
+    "release_mixers",
+    "terms_of",
+]
 
 _ROWS = 16
 """Rows of a block at most: pairs of rows inside a block are computed one state at a time."""
@@ -31,6 +45,7 @@ class Terms:
     positions: int
     size: int
     """Numbers that a (row, key) pair needs while it is computed."""
+    device: torch.device
 
     def rows(self, start: int, stop: int) -> Tensor:
         """(batch, row, key, width): what each key adds to the output at rows `start` to `stop`."""
@@ -51,6 +66,7 @@ class ScanTerms(Terms):
 
     def __post_init__(self) -> None:
         self.positions, self.size = self.scan.inputs.shape[1], self.scan.inputs.shape[2]
+        self.device = self.scan.inputs.device
         self._time = self.scan.delta.double().cumsum(1)  # differences of float32 sums would lose what is compared
 
     def channels(self, start: int, stop: int) -> Tensor:
@@ -104,6 +120,7 @@ class HeadScanTerms(Terms):
 
     def __post_init__(self) -> None:
         self.positions, self.size = self.inputs.shape[1], self.inputs.shape[2] * self.inputs.shape[3]
+        self.device = self.inputs.device
         self._time = self.delta.double().cumsum(1)
 
     def rows(self, start: int, stop: int) -> Tensor:
@@ -125,7 +142,7 @@ class BothWays(Terms):
     reverse: Terms
 
     def __post_init__(self) -> None:
-        self.positions, self.size = self.forward.positions, self.forward.size
+        self.positions, self.size, self.device = self.forward.positions, self.forward.size, self.forward.device
 
     def rows(self, start: int, stop: int) -> Tensor:
         left = self.forward.rows(start, stop)
@@ -144,7 +161,7 @@ class Strands(Terms):
     other: Terms
 
     def __post_init__(self) -> None:
-        self.positions, self.size = self.own.positions, 2 * self.own.size
+        self.positions, self.size, self.device = self.own.positions, 2 * self.own.size, self.own.device
 
     def rows(self, start: int, stop: int) -> Tensor:
         turned = self.other.rows(self.positions - stop, self.positions - start).flip(1, 2, 3)
@@ -165,7 +182,7 @@ class ConvTerms(Terms):
     back: int
 
     def __post_init__(self) -> None:
-        self.positions, self.size = self.inputs.shape[1], self.taps.shape[1]
+        self.positions, self.size, self.device = self.inputs.shape[1], self.taps.shape[1], self.inputs.device
 
     def _taps(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Of each tap: rows of the block, their keys, and the terms (batch, row, width)."""
@@ -196,17 +213,26 @@ class MixerLayer:
 
     index: int
     state: PassState
-    terms: Terms
+    found: Terms | None
     heads: int
     block_bytes: int = 8 << 20
+    zeroed: bool = False
+    """Whether an edit replaces its output by zeros: then no key contributes."""
+
+    @property
+    def terms(self) -> Terms:
+        assert self.found is not None
+        return self.found
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Rows, and their contributions (batch, row, key) that sum to 1 over keys (0 for padding)."""
+        """Rows, and their contributions (batch, row, key) that sum to 1 over keys (0 for padding, and where the output
+        is zero)."""
         length, batch = self.terms.positions, len(self.state.ids)
         rows = max(1, min(_ROWS, self.block_bytes // (4 * batch * length * self.terms.size)))
         for start in range(0, length, rows):
             stop = min(start + rows, length)
             norms = self.terms.norms(start, stop)
+            norms = torch.zeros_like(norms) if self.zeroed else norms
             total = norms.sum(-1, keepdim=True)
             yield slice(start, stop), norms / total.clamp(min=torch.finfo(torch.float32).tiny)
 
@@ -222,6 +248,39 @@ def _kind(module: nn.Module) -> str | None:
     names = {one.__name__ for one in type(module).__mro__}
     known = ("StrandsMixer", "BiMamba", "CentredShortConv", "Lfm2ShortConv")
     return next((name for name in known if name in names), None)
+
+
+def inner_mixers(module: Any, turned: bool = False) -> list[tuple[Any, bool]]:
+    """The scans and convolutions of a mixer that can leave out inputs, and whether each reads from the end."""
+    kind = _kind(module)
+    if kind == "BiMamba":
+        return [(module.mamba_fwd, turned), (module.mamba_rev, not turned)]
+    if kind == "CentredShortConv":
+        return [(module, turned)]
+    raise FloatlensError(f"{type(module).__name__}: dropping inputs of this kind of layer is not supported")
+
+
+def release_mixers(module: nn.Module) -> None:
+    """No position is left out any more."""
+    for part in module.modules():
+        if getattr(part, "kept", None) is not None:
+            part.kept = None  # type: ignore[assignment]
+
+
+def reach_of(module: Any) -> str | list[int]:
+    """What a row of a mixer sees: "all" positions, or so many [before, after] itself."""
+    kind = _kind(module)
+    if kind not in ("CentredShortConv", "Lfm2ShortConv"):
+        return "all"
+    size = int(module.conv.weight.shape[-1])
+    return [size // 2, size - 1 - size // 2] if kind == "CentredShortConv" else [size - 1, 0]
+
+
+def reach_by_layer(model: LanguageModel) -> list[str | list[int]]:
+    """For each layer "mask" where it has attention, otherwise its reach; "unknown" for other kinds of layers."""
+    of: dict[Any, str | list[int]] = {getattr(one, "layer_idx", None): reach_of(one) for one in mixers_of(model.module)}
+    own = model.attention_layers
+    return ["mask" if layer in own else of.get(layer, "unknown") for layer in range(model.num_layers)]
 
 
 def terms_of(module: Any, states: Tensor, mask: Tensor | None) -> Terms:
@@ -241,7 +300,8 @@ def terms_of(module: Any, states: Tensor, mask: Tensor | None) -> Terms:
     if mask is not None:
         states = states * mask[..., None].to(states.dtype)
     before, gate, inputs = module.in_proj(states).float().chunk(3, dim=-1)
-    taps = module.conv.weight[:, 0].float()
-    size = taps.shape[1]
-    reach = size // 2 if kind == "CentredShortConv" else size - 1
-    return ConvTerms(before * inputs, gate, taps, module.out_proj.weight.float(), reach)
+    if getattr(module, "kept", None) is not None:
+        before = before * module.kept[..., None]
+    reach = reach_of(module)
+    assert not isinstance(reach, str)
+    return ConvTerms(before * inputs, gate, module.conv.weight[:, 0].float(), module.out_proj.weight.float(), reach[0])

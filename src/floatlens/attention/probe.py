@@ -221,8 +221,14 @@ class Probe:
         """After the layer's last block: variables of this layer, (batch, then the dims after `layer`)."""
         return {}
 
+    def begin_mixer(self, layer: MixerLayer) -> None:
+        """Instead of `begin`, for a layer without attention; asked of probes that need "mixers"."""
+
+    def mixer_block(self, layer: MixerLayer, rows: slice, shares: Tensor) -> None:
+        """Instead of `block`: contributions (batch, row, key) to a block of rows; they sum to 1 over keys."""
+
     def mixer(self, layer: MixerLayer) -> Mapping[str, Tensor | Mean]:
-        """Instead of `begin`, `block` and `layer`, for a layer without attention."""
+        """Instead of `layer`, for a layer without attention."""
         return {}
 
     def output(self, layer: Layer, states: Tensor) -> None:
@@ -260,11 +266,15 @@ class DecidingRows(Probe):
         self._found.clear()
 
     def begin(self, layer: Layer) -> None:
-        self._rows = layer.state.candidates()
-        (batch, heads), rows = layer.query.shape[:2], len(self._rows)
-        regions = len(layer.state.layout.regions)
-        self._found[layer.index] = {
-            one.name: torch.full(shape, blank, dtype=getattr(torch, one.dtype), device=layer.query.device)
+        self.open(layer.index, layer.state, layer.query.shape[1], layer.query.device)
+
+    def open(self, index: int, state: PassState, heads: int, device: torch.device) -> None:
+        """Make room for the variables of a layer."""
+        self._rows = state.candidates()
+        batch, rows = len(state.ids), len(self._rows)
+        regions = len(state.layout.regions)
+        self._found[index] = {
+            one.name: torch.full(shape, blank, dtype=getattr(torch, one.dtype), device=device)
             for one in self.variables
             for shape, blank in [
                 ((batch, heads, rows), float("nan") if one.dtype.startswith("float") else -1)
@@ -273,18 +283,26 @@ class DecidingRows(Probe):
             ]
         }
 
-    def block(self, layer: Layer, block: Block) -> None:
-        inside = np.flatnonzero((self._rows >= block.queries.start) & (self._rows < block.queries.stop))
-        if not len(inside):
-            return
-        rows = torch.from_numpy(self._rows[inside] - block.queries.start).to(block.exp.device)
-        where = slice(int(inside[0]), int(inside[-1]) + 1)
-        for name, values in self.rows(layer, block, block.weights(rows)).items():
-            held = self._found[layer.index][name]
+    def inside(self, span: slice) -> tuple[Tensor, slice]:
+        """Which of the candidate rows are in a block: places in it, and their range among the candidates."""
+        found = np.flatnonzero((self._rows >= span.start) & (self._rows < span.stop))
+        where = slice(int(found[0]), int(found[-1]) + 1) if len(found) else slice(0, 0)
+        return torch.from_numpy(self._rows[found] - span.start), where
+
+    def hold(self, index: int, batch: slice, heads: slice, where: slice, found: Mapping[str, Tensor], of: int) -> None:
+        """Keep variables of rows; those without heads are a mean over `of` heads."""
+        for name, values in found.items():
+            held = self._found[index][name]
             if values.ndim == 3:
-                held[block.batch, block.heads, where] = values.to(held.dtype)
+                held[batch, heads, where] = values.to(held.dtype)
             else:
-                held[block.batch, where] += values.sum(1) / layer.query.shape[1]
+                held[batch, where] += values.sum(1) / of
+
+    def block(self, layer: Layer, block: Block) -> None:
+        rows, where = self.inside(block.queries)
+        if len(rows):
+            found = self.rows(layer, block, block.weights(rows.to(block.exp.device)))
+            self.hold(layer.index, block.batch, block.heads, where, found, layer.query.shape[1])
 
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
         if layer not in self._found:  # it has no attention

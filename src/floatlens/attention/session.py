@@ -20,7 +20,7 @@ from floatlens.attention.edit import Edit, applies, hooks_of
 from floatlens.attention.edit_checks import EditChecks
 from floatlens.attention.installation import SESSIONS, Installation
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
-from floatlens.attention.mixing import MixerLayer, terms_of
+from floatlens.attention.mixer_observer import MixerObserver
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
 from floatlens.attention.received import ReceivedAttention
 from floatlens.attention.recorder import Recorder
@@ -50,7 +50,7 @@ _HARMLESS = frozenset(_HARMLESS_WORDS.split())
 
 
 @dataclass(eq=False, repr=False)
-class Session:
+class Session(MixerObserver):
     """One active capture; made by `capture`. `recorder` holds the results of the probes."""
 
     model: LanguageModel
@@ -88,23 +88,6 @@ class Session:
     def note_residual(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Forward pre-hook of every layer: the state that enters it."""
         self._residual = args[0] if args else kwargs["hidden_states"]
-
-    def note_mixer(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Forward pre-hook of every mixer without attention: the states that it mixes."""
-        if self.state is None:
-            return
-        if self.state.offset or self.state.keep:
-            raise FloatlensError(
-                "contributions of layers without attention need passes without a cache; decode with use_cache=False"
-            )
-        states = args[0] if args else kwargs["hidden_states"]
-        mask = args[1] if len(args) > 1 else kwargs.get("attention_mask")
-        index: Any = module.layer_idx
-        terms = terms_of(module, states, mask)
-        layer = MixerLayer(index, self.state, terms, self.model.num_heads, self.workspace.block_bytes)
-        if self.recorder.wants(layer):
-            for probe in self.probes:
-                self.recorder.take(probe, layer)
 
     def note_output(self, _: nn.Module, __: Any, output: Any) -> None:
         """Forward hook of every layer: the state that leaves it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pandas as pd
 
 from floatlens.analysis import Result, analyse
-from floatlens.analysis.registry import with_rule
+from floatlens.analysis.description import in_words_of
+from floatlens.analysis.measure import Measure
+from floatlens.analysis.registry import with_settings
 from floatlens.analysis.sources import Traces, each_trace, has_traces
 from floatlens.claims.claim import ANSWERS, Claim, ClaimRule, with_holm
 from floatlens.core.registry import Registry
@@ -62,15 +65,16 @@ def claims(
     *,
     answers: pd.DataFrame | None = None,
     rule: str | None = None,
+    measure: Measure | None = None,
     skipped: dict[str, str] | None = None,
     each: Callable[[Trace], object] = lambda trace: None,
 ) -> list[Claim]:
     """Every claim that can be tested on a run folder, several of them, traces, or results (with `answers`).
 
-    `rule` replaces the anchor rule of each analysis that has one. Traces that do not allow an analysis (a probe was
-    off) are refused, unless `skipped` is given: the claims that need it are then left out, and `skipped` gets the
-    reason. Where the study of a run chose analyses, only these are made; claims that need others are left out, and
-    `skipped` gets their ids. `each` is called after each trace.
+    `rule` replaces the anchor rule of each analysis that has one, `measure` says what these count. Traces that do not
+    allow an analysis (a probe was off) are refused, unless `skipped` is given: the claims that need it are then left
+    out, and `skipped` gets the reason. Where the study of a run chose analyses, only these are made; claims that need
+    others are left out, and `skipped` gets their ids. `each` is called after each trace.
 
     Example: `[c.verdict for c in claims("runs/a") if c.id == "mdm-right"]`
     """
@@ -81,7 +85,7 @@ def claims(
     found: list[Claim] = []
     if traces is not None or not answered:
         needed = _needed(run, {} if skipped is None else skipped)
-        found += _judged(analyse(traces or (), with_rule(needed, rule), skipped=skipped))
+        found += _judged(analyse(traces or (), with_settings(needed, rule, measure), skipped=skipped))
     return with_holm(found + [one for folder in answered for one in answer_claims(open_answers(folder)[0])])
 
 
@@ -96,11 +100,18 @@ def _judged(given: Mapping[str, Any]) -> list[Claim]:
     the last one stands for the model."""
     last = {name: one.last_steps() if isinstance(one, Result) else _last_steps(one) for name, one in given.items()}
     return [
-        found
+        _named(found, [last[name] for name in one.needs])
         for one in CLAIMS.values()
         if all(name in last for name in one.needs)
         for found in one(*(last[name] for name in one.needs))
     ]
+
+
+def _named(found: Claim, given: Sequence[Any]) -> Claim:
+    """A verdict on results by another measure than attention says so."""
+    measures = {one.settings.get("measure", "attention") for one in given if isinstance(one, Result)}
+    other = next((one for one in measures if one != "attention"), None)
+    return found if other is None else replace(found, statement=in_words_of(found.statement, other))
 
 
 def _last_steps(answers: pd.DataFrame) -> pd.DataFrame:

@@ -15,8 +15,10 @@ __all__ = ["bench"]
 
 def bench(
     part: Annotated[
-        Literal["all", "capture", "edits", "digests", "throughput", "index"],
-        option("Cost of capture, edits or digests, speed-up with two workers, update of an index, or all."),
+        Literal["all", "capture", "edits", "digests", "contribution", "throughput", "index"],
+        option(
+            "Cost of capture, edits, digests or contributions, speed-up with two workers, update of an index, or all."
+        ),
     ] = "all",
     lengths: Annotated[
         str | None,
@@ -52,6 +54,12 @@ def bench(
         sealed = benches.run_digests(benches.DigestPlan(rounds=rounds or 3, **chosen), say=say)
         sys.stdout.write(benches.digests_as_markdown(sealed))
         say("saved {} and {}".format(*benches.save_digests(sealed, out)))
+    if part in ("all", "contribution"):
+        weighed = benches.run_contribution(
+            benches.ContributionPlan(rounds=rounds or 3, memory=memory, **chosen), say=say
+        )
+        sys.stdout.write(benches.contribution_as_markdown(weighed))
+        say("saved {} and {}".format(*benches.save_contribution(weighed, out)))
     if part in ("all", "throughput"):
         from floatlens_lab.bench.throughput import as_markdown, measure, save
 

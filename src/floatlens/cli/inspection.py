@@ -113,7 +113,7 @@ def show(
     out.print()
     out.print(answer_view(opened))
     out.print()
-    if "received" in opened.data.variables:
+    if {"received", "contribution"} & set(opened.data.variables):
         out.print(layers_view(opened, step=step, top=top, width=out.width))
     else:
         out.print("no received attention: the trace was made without the probe received")

@@ -64,6 +64,16 @@ Rule = Annotated[
     ),
 ]
 
+Measured = Annotated[
+    Literal["attention", "contribution"] | None,
+    option(
+        "What analyses count; contribution covers layers without attention as well.",
+        "--measure",
+        metavar="NAME",
+        default="attention",
+    ),
+]
+
 
 class Options:
     """A group of options; the fields are spread over the command line by `add_command`."""

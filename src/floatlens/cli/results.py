@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from floatlens.cli.commands import flag, option
-from floatlens.cli.options import Rule, Runs
+from floatlens.cli.options import Measured, Rule, Runs
 from floatlens.cli.parsing import parse_names
 from floatlens.cli.tables import new_table
 from floatlens.cli.terminal import clean, console, progress, say, say_skipped
@@ -32,6 +32,7 @@ def figures(
     only: Annotated[str | None, option("Comma-separated names of figures.", metavar="NAMES", default="all")] = None,
     formats: Annotated[str, option("Comma-separated formats of figures.", "--format", metavar="NAMES")] = "pdf,svg,png",
     rule: Rule = None,
+    measure: Measured = None,
 ) -> None:
     """Draw the figures of runs and write their tables.
 
@@ -49,7 +50,14 @@ def figures(
     names = parse_names(formats, "--format") or ()
     with _walking(runs) as each:
         made = publish_traces(
-            runs, where, only=parse_names(only, "--only") or (), formats=names, rule=rule, more=more, each=each
+            runs,
+            where,
+            only=parse_names(only, "--only") or (),
+            formats=names,
+            rule=rule,
+            measure=measure,
+            more=more,
+            each=each,
         )
     if len(studies) == 1 and not only:  # several studies have tables of answers of their own
         made.files += publish_answers(studies[0], where, formats=names).files
@@ -60,7 +68,7 @@ def figures(
     say(f"{drawn} files in {where / 'figures'}, {len(made.files) - drawn} in {where / 'tables'}")
 
 
-def claims(runs: Runs, rule: Rule = None) -> None:
+def claims(runs: Runs, rule: Rule = None, measure: Measured = None) -> None:
     """Print the verdict on each claim that these runs can test.
 
     Traces test claims about attention, answers test claims about gains, robustness and edits; see docs/claims.md.
@@ -70,7 +78,7 @@ def claims(runs: Runs, rule: Rule = None) -> None:
 
     skipped: dict[str, str] = {}
     with _walking(traced_runs(runs)) as each:
-        found = judge(runs, rule=rule, skipped=skipped, each=lambda trace: each(0, 0))
+        found = judge(runs, rule=rule, measure=measure, skipped=skipped, each=lambda trace: each(0, 0))
     say_skipped(skipped)
     console().print(claims_view(found))
 
@@ -82,6 +90,7 @@ def report(
     ] = None,
     examples: Annotated[int, option("Questions in the explorer, at most.", min=1)] = 12,
     rule: Rule = None,
+    measure: Measured = None,
     by_run: Annotated[
         bool, flag("Show runs of the same model side by side instead of pooling their traces.", "--by-run")
     ] = False,
@@ -98,7 +107,14 @@ def report(
     where = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / "report.html"
     with _walking(traced_runs(runs)) as each:
         made = report_runs(
-            runs, where, examples=examples, rule=rule, by_run=by_run, largest=int(max_mb * 1e6), each=each
+            runs,
+            where,
+            examples=examples,
+            rule=rule,
+            measure=measure,
+            by_run=by_run,
+            largest=int(max_mb * 1e6),
+            each=each,
         )
     say_skipped(made.skipped)
     say(f"wrote {made.path} ({made.size / 1e6:.1f} MB); open it in a browser")

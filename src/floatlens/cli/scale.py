@@ -25,8 +25,10 @@ __all__ = ["evaluate", "questions", "train"]
 def train(
     context: typer.Context,
     out: Annotated[Path, option("Folder; each model gets a folder of its own in it.", metavar="FOLDER")],
-    model: Annotated[list[str] | None, option("llama, qwen, llada or dream. Repeatable.", metavar="NAME")] = None,
-    every: Annotated[bool, flag("Train all four, one after another.", "--all")] = False,
+    model: Annotated[
+        list[str] | None, option("llama, qwen, llada, dream or mamba. Repeatable.", metavar="NAME")
+    ] = None,
+    every: Annotated[bool, flag("Train all five, one after another.", "--all")] = False,
     recipe: Annotated[
         Path | None, option("Training recipe, as JSON.", metavar="FILE", default="the bundled one")
     ] = None,

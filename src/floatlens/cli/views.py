@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from floatlens.analysis.measure import Measure
     from floatlens.models.compatibility import Compatible
     from floatlens.models.facts import Facts
     from floatlens.models.requirements import Requirements
@@ -228,7 +229,8 @@ def _bytes(count: int) -> str:
 
 
 def layers_view(trace: Trace, *, step: int | None = None, top: int | None = None, width: int = 120) -> Group:
-    """For each layer, a strip of attention over the sequence and the keys that receive the most.
+    """For each layer, a strip of attention over the sequence and the keys that receive the most; contribution where
+    some layers have no attention.
 
     `width` is that of the terminal; by default as many keys are named as fit.
     """
@@ -243,7 +245,7 @@ def layers_view(trace: Trace, *, step: int | None = None, top: int | None = None
     heads = "heads" if trace.data.attrs["heads"] == "mean" else many(trace.data.sizes["head"], "head")
     steps = many(trace.data.sizes["step"], "step")
     when = f", mean over {steps} and {heads}" if step is None else f" in step {step}, mean over {heads}"
-    return Group(Text(f"attention received{when}; keys as share, token, position, region"), table)
+    return Group(Text(f"{_shown_measure(trace)} received{when}; keys as share, token, position, region"), table)
 
 
 def _fitting(named: Sequence[Sequence[Text]], width: int) -> int:
@@ -256,12 +258,22 @@ def _fitting(named: Sequence[Sequence[Text]], width: int) -> int:
     return max(map(len, named))
 
 
+def _shown_measure(trace: Trace) -> Measure:
+    held = trace.data.variables
+    return (
+        "contribution" if "contribution" in held and ("reach" in trace.model or "received" not in held) else "attention"
+    )
+
+
 def _shares(trace: Trace, step: int | None) -> NDArray[np.float64]:
     """(layer, key): share of attention received; keys that did not exist yet have received nothing."""
     import numpy as np
 
-    trace.require("received")
-    received = trace.data["received"]
+    from floatlens.analysis.measure import variable_of
+
+    name = variable_of(_shown_measure(trace), "received")
+    trace.require(name)
+    received = trace.data[name]
     steps = received["step"].values.tolist()
     if step is not None and step not in steps:
         raise FloatlensError(f"--step {step}: this trace holds steps {steps[0]} to {steps[-1]} ({len(steps)} of them)")

@@ -10,6 +10,8 @@ from .drop import DropAnchors as DropAnchors
 from .drop import DropRandom as DropRandom
 from .drop_mass import DropMass as DropMass
 from .freeze import FreezeLayers as FreezeLayers
+from .mixers import DropInputs as DropInputs
+from .mixers import ZeroMixers as ZeroMixers
 from .patch import PatchStates as PatchStates
 from .pin import PinAnchors as PinAnchors
 from .pin import SwapAnchors as SwapAnchors

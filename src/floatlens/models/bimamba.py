@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import MambaConfig
-from transformers.modeling_outputs import MaskedLMOutput
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 from transformers.models.mamba.modeling_mamba import MambaMixer, MambaPreTrainedModel, MambaRMSNorm
+
+from .selective_scan import selective_scan
 
 __all__ = ["BiMamba", "CaduceusConfig", "CaduceusForMaskedLM", "Scan", "ScanMixer", "StrandsMixer"]
 
@@ -49,18 +51,15 @@ class Scan:
 
     def run(self) -> Tensor:
         """(batch, position, channel): the gated output, by the recurrence."""
-        kept = (self.delta[..., None] * self.decay).exp()
-        added = (self.delta * self.inputs)[..., None] * self.before[:, :, None]
-        state, states = torch.zeros_like(added[:, 0]), []
-        for kept_now, added_now in zip(kept.unbind(1), added.unbind(1), strict=True):
-            state = torch.addcmul(added_now, kept_now, state)
-            states.append(state)
-        read = torch.einsum("btdn,btn->btd", torch.stack(states, dim=1), self.after)
+        read = selective_scan(self.inputs, self.delta, self.before, self.after, self.decay)
         return (read + self.skip * self.inputs) * self.gate
 
 
 class ScanMixer(MambaMixer):
     """transformers' MambaMixer with its arithmetic in the open, so contributions can be taken from the same numbers."""
+
+    kept: Tensor | None = None
+    """(batch, position), set by edits: False where a position adds nothing to the states (Δ_j B_j x_j is left out)."""
 
     def scan(self, states: Tensor, attention_mask: Tensor | None = None) -> Scan:
         """The scan of states (batch, position, width); padding adds nothing to it and decays nothing."""
@@ -74,6 +73,7 @@ class ScanMixer(MambaMixer):
         weight, bias = self.dt_proj.weight.float(), self.dt_proj.bias.float()
         delta = nn.functional.softplus(nn.functional.linear(step, weight, bias))
         delta = delta if real is None else delta * real
+        before = before if self.kept is None else before * self.kept[..., None]
         gate = nn.functional.silu(gate.float())
         return Scan(inputs.float(), delta, before, after, gate, -self.A_log.float().exp(), self.D.float())
 
@@ -188,7 +188,16 @@ class _Backbone(nn.Module):
 class _Caduceus(nn.Module):
     def __init__(self, config: CaduceusConfig) -> None:
         super().__init__()
+        self.config = config
         self.backbone = _Backbone(config)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> BaseModelOutput:
+        """States after the last norm: (batch, position, width)."""
+        states = self.backbone.embeddings.word_embeddings(input_ids)
+        for layer in self.backbone.layers:
+            states = layer(states, attention_mask)
+        last = _normed(self.backbone.norm_f, states, self.config.rcps)
+        return BaseModelOutput(last_hidden_state=last)  # type: ignore[arg-type]
 
 
 class CaduceusForMaskedLM(MambaPreTrainedModel):  # type: ignore[no-untyped-call]
@@ -227,11 +236,8 @@ class CaduceusForMaskedLM(MambaPreTrainedModel):  # type: ignore[no-untyped-call
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> MaskedLMOutput:
         """Logits (batch, position, vocabulary)."""
-        backbone = self.caduceus.backbone
-        states = backbone.embeddings.word_embeddings(input_ids)
-        for layer in backbone.layers:
-            states = layer(states, attention_mask)
-        return MaskedLMOutput(logits=self.lm_head(_normed(backbone.norm_f, states, self.config.rcps)))
+        states = self.caduceus(input_ids, attention_mask).last_hidden_state
+        return MaskedLMOutput(logits=self.lm_head(states))
 
 
 def _shared(config: CaduceusConfig) -> list[str]:

@@ -20,6 +20,7 @@ from floatlens.models.adapted import FAMILY_NAME, Adapted, adapter_digest, adapt
 from floatlens.models.checkpoint import find, in_one_line
 from floatlens.models.plan import Reading, plan_checkpoint, read_as
 from floatlens.models.told import Told
+from floatlens.models.visibility import layers_with_attention
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -59,6 +60,8 @@ class Facts:
     """For a control of another model, as in `LanguageModel.control`."""
     course: Course | None = None
     """For a snapshot of a course: where in its training it is."""
+    attention_layers: int | None = None
+    """How many layers have attention, where not all do."""
 
 
 def look(
@@ -169,6 +172,7 @@ def _facts(
         return value
 
     length = number("max_position_embeddings")
+    own = len(layers_with_attention(getattr(config, "layer_types", None), needed("num_hidden_layers")))
     return Facts(
         ref=ref,
         revision=which[0],
@@ -184,4 +188,5 @@ def _facts(
         mask_id=mask_id,
         mask_text=None if tokenizer is None or mask_id is None else tokenizer.convert_ids_to_tokens(mask_id),
         tokenizer=None if tokenizer is None else type(tokenizer).__name__,
+        attention_layers=None if own == needed("num_hidden_layers") else own,
     )

@@ -14,6 +14,9 @@ __all__ = ["CentredShortConv", "Lfm2BidirectionalForMaskedLM"]
 class CentredShortConv(Lfm2ShortConv):
     """The gated short convolution with as many taps behind a position as before it (one more before, if even)."""
 
+    kept: Tensor | None = None
+    """(batch, position), set by edits: False where a position adds nothing."""
+
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
         """(batch, position, width); padding is zeroed before it is read."""
         gated, gate = self.gated(hidden_states, attention_mask)
@@ -29,7 +32,8 @@ class CentredShortConv(Lfm2ShortConv):
         if attention_mask is not None:
             hidden_states = hidden_states * attention_mask[..., None].to(hidden_states.dtype)
         before, after, states = self.in_proj(hidden_states).chunk(3, dim=-1)
-        return before * states, after
+        gated = before * states
+        return gated if self.kept is None else gated * self.kept[..., None].to(gated.dtype), after
 
 
 class Lfm2BidirectionalForMaskedLM(Lfm2ForCausalLM):  # type: ignore[no-untyped-call]

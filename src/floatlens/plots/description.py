@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from floatlens.analysis.description import in_words_of
 from floatlens.analysis.intervals import Estimate
 from floatlens.core.text import printable
 
@@ -30,6 +31,7 @@ __all__ = [
     "Stretch",
     "grid",
     "legend_entries",
+    "measured",
     "number_ticks",
     "series",
     "without_controls",
@@ -186,6 +188,7 @@ class Figure:
     share_x: bool = False
     page_width: int = 420
     legend: tuple[Entry, ...] = ()
+    measure: str = "attention"
 
     @property
     def rows(self) -> tuple[tuple[int | None, ...], ...]:
@@ -246,8 +249,30 @@ def legend_entries(figure: Figure) -> tuple[Entry, ...]:
             found.setdefault(name, Entry(Look(name, colour), "patch"))
     for role, look in _ROLES.items():
         if any(one.role == role for one in drawn):
-            found[look.label] = Entry(look, role)
+            found[look.label] = Entry(replace(look, label=in_words_of(look.label, figure.measure)), role)
     return (*found.values(), *figure.legend)
+
+
+def measured(figure: Figure, measure: str) -> Figure:
+    """A figure of results by another measure than attention: its words name that measure."""
+    if measure == "attention":
+        return figure
+
+    def named(text: str) -> str:
+        return in_words_of(text, measure)
+
+    panels = tuple(
+        replace(
+            one,
+            title=named(one.title),
+            subtitle=named(one.subtitle),
+            x=replace(one.x, label=named(one.x.label)),
+            y=replace(one.y, label=named(one.y.label)),
+            heat=None if one.heat is None else replace(one.heat, label=named(one.heat.label)),
+        )
+        for one in figure.panels
+    )
+    return replace(figure, title=named(figure.title), note=named(figure.note), panels=panels, measure=measure)
 
 
 def without_controls(part: T) -> T:

@@ -8,8 +8,9 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from floatlens.analysis import ANALYSES, Result
+from floatlens.analysis.anchors import Anchors
 from floatlens.core.errors import FloatlensError
-from floatlens.plots.description import Figure
+from floatlens.plots.description import Figure, measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +49,7 @@ def plot(analysis: str | None = None, *, controls: bool = False) -> Callable[[Ca
 
         @wraps(given)
         def describe(of: Any, /, *args: Any, **more: Any) -> Figure:
-            return given(of if controls else _without_controls(of), *args, **more)
+            return measured(given(of if controls else _without_controls(of), *args, **more), _measure_of(of))
 
         @wraps(describe)
         def drawn(
@@ -79,6 +80,15 @@ def _result(of: Any, analysis: str, settings: Mapping[str, Any]) -> Result:
     if settings:
         raise FloatlensError(f"{', '.join(settings)}: settings of the analysis; a result has its own already")
     return of
+
+
+def _measure_of(of: Any) -> str:
+    """What was measured: attention, unless a result or anchors say otherwise."""
+    if isinstance(of, Anchors):
+        return of.measure
+    results = [of] if isinstance(of, Result) else [*of.values()] if isinstance(of, Mapping) else []
+    found = {one.settings.get("measure", "attention") for one in results if isinstance(one, Result)}
+    return "contribution" if "contribution" in found else "attention"
 
 
 def _without_controls(of: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatlens.analysis.intervals import Estimate
+from floatlens.analysis.measure import coverage
 from floatlens.analysis.rules import as_rule
 from floatlens.plots.description import SHUFFLED, Look, Series, series
 
@@ -149,6 +150,10 @@ def note(*results: Result, intervals: str = "bands") -> str:
     words: dict[str, None] = {}
     results = tuple(result.without_controls() for result in results)
     for result in results:
+        if result.settings.get("measure", "attention") != "attention":
+            words[f"by {result.settings['measure']}"] = None
+        elif any(said := coverage(group.facts) for group in result if "layers" in group.facts):
+            words[said] = None
         if "rule" in result.settings:
             words[f"anchors: {as_rule(result.settings['rule'])}"] = None
         if result.settings.get("group", "all") != "all":

@@ -1,6 +1,8 @@
 from .answer_rows import AnswerRows as AnswerRows
 from .cacheability import Cacheability as Cacheability
 from .contribution import Contribution as Contribution
+from .contribution_rows import ContributionRollout as ContributionRollout
+from .contribution_rows import ContributionRows as ContributionRows
 from .entropy import Entropy as Entropy
 from .extremes import Extremes as Extremes
 from .flow import Flow as Flow
@@ -8,6 +10,7 @@ from .lens import Lens as Lens
 from .matrix import Matrix as Matrix
 from .qk import QK as QK
 from .received import Received as Received
+from .registry import CONTRIBUTION_PROBES as CONTRIBUTION_PROBES
 from .registry import DEFAULT_PROBES as DEFAULT_PROBES
 from .registry import PROBES as PROBES
 from .registry import default_probes as default_probes

@@ -21,7 +21,7 @@ from floatlens.attention.variable import HEAD_KEY, Variable
 from floatlens.core.errors import FloatlensError
 from floatlens.probes.received import group_classes
 
-__all__ = ["Contribution"]
+__all__ = ["Contribution", "ValueNorms"]
 
 _GROUPS = {
     "contribution": "all",
@@ -47,19 +47,25 @@ class Contribution(Probe):
             "mean",
             "mean contribution of a region's keys to a region's queries, head mean",
         ),
+        Variable(
+            "contribution_question_flow",
+            ("step", "layer", "head", "region"),
+            "mean",
+            "mean contribution of a region's keys to the question's queries, per head",
+        ),
     )
     needs: ClassVar[frozenset[Need]] = frozenset({"mixers"})
     attention_only: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._norms = self._columns = torch.empty(0)
-        self._weights: dict[nn.Module, Tensor] = {}
+        self._written = ValueNorms()
 
     def prepare(self, shape: Any) -> None:
-        self._weights.clear()
+        self._written = ValueNorms()
 
     def begin(self, layer: Layer) -> None:
-        self._norms = self._value_norms(layer)
+        self._norms = self._written.of(layer)
         size = (*layer.query.shape[:2], len(layer.state.classes.present), layer.key.shape[2])
         self._columns = torch.zeros(size, device=layer.query.device)
 
@@ -73,16 +79,25 @@ class Contribution(Probe):
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         return _reduced(layer.state, self._columns * self._norms[:, :, None])
 
-    def mixer(self, layer: MixerLayer) -> Mapping[str, Tensor | Mean]:
-        classes, columns = layer.state.classes, None
-        for rows, shares in layer.blocks():
-            picked = classes.member[:, :, rows].to(shares.device) @ shares
-            columns = picked if columns is None else columns + picked
-        assert columns is not None
-        return _reduced(layer.state, columns[:, None].expand(-1, layer.heads, -1, -1))
+    def begin_mixer(self, layer: MixerLayer) -> None:
+        size = (len(layer.state.ids), len(layer.state.classes.present), layer.terms.positions)
+        self._columns = torch.zeros(size, device=layer.terms.device)
 
-    def _value_norms(self, layer: Layer) -> Tensor:
-        """(batch, head, key): ‖v_j W_O‖ of each head."""
+    def mixer_block(self, layer: MixerLayer, rows: slice, shares: Tensor) -> None:
+        self._columns += layer.state.classes.member[:, :, rows].to(shares.device) @ shares
+
+    def mixer(self, layer: MixerLayer) -> Mapping[str, Tensor | Mean]:
+        return _reduced(layer.state, self._columns[:, None].expand(-1, layer.heads, -1, -1))
+
+
+class ValueNorms:
+    """How long what each key writes is, ‖v_j W_O‖, in each head of a layer; projections are prepared once."""
+
+    def __init__(self) -> None:
+        self._weights: dict[nn.Module, Tensor] = {}
+
+    def of(self, layer: Layer) -> Tensor:
+        """(batch, head, key)."""
         assert layer.module is not None
         if layer.module not in self._weights:
             weight = _projection(layer)  # (width, head × dim)
@@ -122,5 +137,10 @@ def _reduced(state: PassState, columns: Tensor) -> Mapping[str, Tensor | Mean]:
         name: Mean(total[:, i], count[:, i, None, None]) for i, name in enumerate(_GROUPS)
     }
     by_region, keys = classes.by_region.to(device), torch.from_numpy(state.key_member).to(device)
-    mass = by_region @ (columns.mean(1) @ keys)
-    return found | {"contribution_flow": Mean(mass, (counts @ by_region.T).unsqueeze(-1))}
+    mass = columns @ keys[:, None]  # (batch, head, class, region)
+    question = state.layout.index("question")
+    asked = torch.zeros_like(by_region[0]) if question is None else by_region[question]
+    return found | {
+        "contribution_flow": Mean(by_region @ mass.mean(1), (counts @ by_region.T).unsqueeze(-1)),
+        "contribution_question_flow": Mean(torch.einsum("c,bhcr->bhr", asked, mass), (counts @ asked)[:, None, None]),
+    }

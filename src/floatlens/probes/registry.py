@@ -10,9 +10,9 @@ from floatlens.core.registry import Registry
 
 if TYPE_CHECKING:
     from floatlens.attention.probe import Probe
-    from floatlens.models.base import LanguageModel
+    from floatlens.models.base import Kind
 
-__all__ = ["DEFAULT_PROBES", "PROBES", "default_probes", "make_probes"]
+__all__ = ["CONTRIBUTION_PROBES", "DEFAULT_PROBES", "PROBES", "default_probes", "make_probes"]
 
 PROBES: Registry[type[Probe]] = Registry(
     "probe",
@@ -26,6 +26,8 @@ PROBES: Registry[type[Probe]] = Registry(
         "qk": "floatlens.probes.qk:QK",
         "extremes": "floatlens.probes.extremes:Extremes",
         "contribution": "floatlens.probes.contribution:Contribution",
+        "contribution_rows": "floatlens.probes.contribution_rows:ContributionRows",
+        "contribution_rollout": "floatlens.probes.contribution_rows:ContributionRollout",
         "lens": "floatlens.probes.lens:Lens",
         "smoothing": "floatlens.probes.smoothing:Smoothing",
         "cacheability": "floatlens.probes.cacheability:Cacheability",
@@ -34,13 +36,16 @@ PROBES: Registry[type[Probe]] = Registry(
 )
 DEFAULT_PROBES = ("received", "entropy", "flow", "answer_rows", "rollout", "qk", "extremes")
 """What a trace records unless told otherwise: every probe that keeps no (query, key) matrix and no states."""
+CONTRIBUTION_PROBES = ("contribution", "contribution_rows", "contribution_rollout")
+"""What analyses by contribution read; for a model with attention in every layer they are off by default."""
 
 
-def default_probes(model: LanguageModel) -> tuple[str, ...]:
-    """The same for a model: contributions where some layers have no attention, and alone where none has any."""
-    if len(model.attention_layers) == model.num_layers:
+def default_probes(kind: Kind, attention_layers: int | None) -> tuple[str, ...]:
+    """The same for a model with so many layers with attention, None for all: contributions where some have none, and
+    alone where none has any. Autoregressive models decode with a cache, in which contributions are not measured."""
+    if attention_layers is None or (kind == "arm" and attention_layers):
         return DEFAULT_PROBES
-    return (*DEFAULT_PROBES, "contribution") if model.attention_layers else ("contribution",)
+    return (*DEFAULT_PROBES, *CONTRIBUTION_PROBES) if attention_layers else CONTRIBUTION_PROBES
 
 
 def make_probes(wanted: Sequence[str | Probe]) -> list[Probe]:

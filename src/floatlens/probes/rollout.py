@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
-from floatlens.attention.probe import Layer, Mean, Probe, Shape
+from floatlens.attention.probe import Layer, Mean, PassState, Probe, Shape
 from floatlens.attention.variable import Variable
 
 __all__ = ["Rollout"]
@@ -44,51 +44,67 @@ class Rollout(Probe):
         self._kept.clear()
 
     def begin(self, layer: Layer) -> None:
-        state = layer.state
+        self.open(layer.index, layer.state, layer.query.device)
+
+    def open(self, index: int, state: PassState, device: torch.device) -> None:
+        """Before a layer: what came through the layer before it."""
         batch, keys, regions = state.key_member.shape
         self._size = state.queries, keys, regions
-        if layer.index == 0:
+        if index == 0:
             if not state.offset:
                 self._through.clear()
                 self._kept.clear()
             self._before = torch.from_numpy(state.key_member.transpose(0, 2, 1).copy())
         else:
-            self._before = self._known(layer.index - 1)
+            self._before = self._known(index - 1)
         if self._before is not None:
-            self._before = self._before.to(layer.query.device)
-            self._moved = torch.zeros(batch, regions, state.queries, device=layer.query.device)
+            self._before = self._before.to(device)
+            self._moved = torch.zeros(batch, regions, state.queries, device=device)
 
     def block(self, layer: Layer, block: Block) -> None:
-        if self._before is None:
-            return
-        summed = _head_sum(block)  # products with regions first are the fast ones: there are few
-        self._moved[block.batch, :, block.queries] += torch.bmm(
-            self._before[block.batch, :, : block.keys], summed.transpose(1, 2)
-        )
+        if self._before is not None:
+            self.move(block.batch, block.queries, self.summed(block))
+
+    def summed(self, block: Block) -> Tensor:
+        """(batch, query, key): the sum over the block's heads of what is multiplied over the layers."""
+        return _head_sum(block)
+
+    def move(self, batch: slice, rows: slice, shares: Tensor) -> None:
+        """Rows (batch, row, key) that are a block of the layer's matrix."""
+        if self._before is not None:  # products with regions first are the fast ones: there are few
+            self._moved[batch, :, rows] += torch.bmm(self._before[batch, :, : shares.shape[-1]], shares.transpose(1, 2))
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
+        return self.close(layer.index, layer.state, layer.query.shape[1])
+
+    def close(self, index: int, state: PassState, heads: int) -> Mapping[str, Tensor | Mean]:
+        """After a layer whose matrix is the sum of so many heads."""
         if self._before is None:
             return {}
-        offset, heads = layer.state.offset, layer.query.shape[1]
+        offset = state.offset
         mixed = self._moved / heads + self._before[..., offset:]
         mixed /= mixed.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)  # padding stays 0
         if offset:
-            earlier = self._kept.pop(layer.index, None) if layer.state.keep else self._kept.get(layer.index)
+            earlier = self._kept.pop(index, None) if state.keep else self._kept.get(index)
             if earlier is None or earlier.shape[-1] != offset:  # the cache was filled before the capture
-                self._through.pop(layer.index, None)
+                self._through.pop(index, None)
                 return {}
             mixed = torch.cat([earlier, mixed], dim=-1)
-        self._through[layer.index] = mixed
-        if layer.state.keep:
-            self._kept[layer.index] = mixed
+        self._through[index] = mixed
+        if state.keep:
+            self._kept[index] = mixed
         return {}
 
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
+        return {"answer_rollout": self.of_row(layer, sample, row)}
+
+    def of_row(self, layer: int, sample: int, row: int) -> NDArray[np.generic]:
+        """(region): of a row of the pass."""
         queries, keys, regions = self._size
         known = self._known(layer)
         if known is None:
-            return {"answer_rollout": np.full(regions, np.nan, dtype=np.float32)}
-        return {"answer_rollout": known[sample, :, keys - queries + row].cpu().numpy()}
+            return np.full(regions, np.nan, dtype=np.float32)
+        return known[sample, :, keys - queries + row].cpu().numpy()
 
     def _known(self, layer: int) -> Tensor | None:
         """The rollout through a layer, of every position up to this pass; None where it cannot be known."""

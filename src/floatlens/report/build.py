@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.analysis import ANALYSES
+from floatlens.analysis.measure import Measure
 from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.claims import floating_sentence
 from floatlens.core.errors import FloatlensError
@@ -43,13 +44,14 @@ def report(
     *,
     examples: int = 12,
     rule: str | None = None,
+    measure: Measure = "attention",
     largest: int = LARGEST,
 ) -> Made:
     """Write results, verdicts, answers and traces as one HTML file that needs nothing else.
 
-    The explorer holds at most this many `examples` per model; its anchors are those of `rule`. The file is kept below
-    `largest` bytes by holding the explorer's traces in less detail, and then fewer of them. To report on run folders:
-    `floatlens.runs.reporting.report_runs`.
+    The explorer holds at most this many `examples` per model; its anchors are those of `rule` by `measure`. The file is
+    kept below `largest` bytes by holding the explorer's traces in less detail, and then fewer of them. To report on run
+    folders: `floatlens.runs.reporting.report_runs`.
 
     Example: `report(Inputs(results=fl.analyse(traces, ["drift"])), "report.html")`
     """
@@ -59,7 +61,10 @@ def report(
     data, blobs = _page_data(inputs, style)
     traces = subjects_of(inputs.traces)
     page = _fitted(
-        data, blobs, lambda room: explorer_data(traces, examples, rule or DEFAULT_RULE, room, style), largest
+        data,
+        blobs,
+        lambda room: explorer_data(traces, examples, rule or DEFAULT_RULE, room, style, measure),
+        largest,
     )
     path = Path(out)
     if path.is_dir():

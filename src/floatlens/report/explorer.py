@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from floatlens.analysis import as_rule
+from floatlens.analysis.measure import Measure
 from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.analysis.sources import Traces, trace_files
 from floatlens.core.errors import FloatlensError
@@ -27,16 +28,21 @@ LARGEST = 15_000_000
 
 
 def explorer_data(
-    seen: Sequence[Seen], examples: int, rule: str, room: int, style: Mapping[str, Look] | None = None
+    seen: Sequence[Seen],
+    examples: int,
+    rule: str,
+    room: int,
+    style: Mapping[str, Look] | None = None,
+    measure: Measure = "attention",
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What the explorer shows, and its packed traces by name, in at most `room` characters."""
     rule = str(as_rule(rule))
     while True:
         choice = choose(seen, examples, style)
-        fit = _packed(choice, rule, room)
+        fit = _packed(choice, rule, room, measure)
         if fit is not None:
             detail, views = fit
-            return _index(choice, views, detail, rule), views
+            return _index(choice, views, detail, rule, measure), views
         if examples <= 1:
             raise FloatlensError(
                 f"one example of each model takes more than the {max(room, 0) / 1e6:.1f} MB that are left for it; "
@@ -45,7 +51,7 @@ def explorer_data(
         examples = min(examples, len(choice.examples)) * 3 // 4 or 1
 
 
-def _packed(choice: Choice, rule: str, room: int) -> tuple[Detail, dict[str, str]] | None:
+def _packed(choice: Choice, rule: str, room: int, measure: Measure) -> tuple[Detail, dict[str, str]] | None:
     """The traces in as much detail as fits; None where even the least does not."""
     sizes = [one.sizes for one in choice.shown.values()]
     detail: Detail | None = None
@@ -54,14 +60,14 @@ def _packed(choice: Choice, rule: str, room: int) -> tuple[Detail, dict[str, str
         if detail is last:
             return None
         views = {
-            f"view-{subject}-{example}": packed_trace(one.open(), detail, rule)
+            f"view-{subject}-{example}": packed_trace(one.open(), detail, rule, measure)
             for (subject, example), one in choice.shown.items()
         }
         if sum(map(len, views.values())) <= room:
             return detail, views
 
 
-def _index(choice: Choice, views: Mapping[str, str], detail: Detail, rule: str) -> dict[str, Any]:
+def _index(choice: Choice, views: Mapping[str, str], detail: Detail, rule: str, measure: Measure) -> dict[str, Any]:
     return {
         "models": [
             {"ref": name, "label": own.label, **look_data(own), "kind": kind}
@@ -73,7 +79,8 @@ def _index(choice: Choice, views: Mapping[str, str], detail: Detail, rule: str) 
         "groups": list(detail.groups),
         "error": detail.codes.error,
         "rule": rule,
-        "rule_words": as_rule(rule).words,
+        "rule_words": as_rule(rule).words
+        + ("" if measure == "attention" else f"; {measure} is shown in place of attention"),
     }
 
 

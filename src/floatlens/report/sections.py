@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from floatlens.analysis import ANALYSES, Group, Result, as_rule
+from floatlens.analysis.measure import coverage
 from floatlens.plots.plotly_renderer import as_data
 from floatlens.plots.registry import FIGURES, describe_figures
 
@@ -55,10 +56,15 @@ def definition(result: Result) -> dict[str, Any]:
     if "rule" in settings:
         rule = str(as_rule(settings.pop("rule")))
         used.append(("anchor rule", f"{rule}: {as_rule(rule).words}"))
+    measure = settings.pop("measure", "attention")
+    if measure != "attention":
+        used.append(("measure", f"{measure}: the length of what a key adds to a row's output, as a share of all keys"))
+    else:
+        used += [(f"attention of {group.label}", said) for group in result if (said := coverage(group.facts))]
     if "group" in settings:
         used.append(("queries", str(settings.pop("group"))))
     if used:
-        used.append(("normalisation", "shares of all attention; over the keys they sum to 1"))
+        used.append(("normalisation", f"shares of all {measure}; over the keys they sum to 1"))
     used += [(key.replace("_", " "), str(value)) for key, value in settings.items()]
     used += [(f"n, {group.label}", _counted(group)) for group in result]
     used.append(

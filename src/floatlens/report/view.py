@@ -8,6 +8,7 @@ import numpy as np
 
 from floatlens.analysis.anchor_map import OTHER, TraceView, trace_view
 from floatlens.analysis.flow import gold_of
+from floatlens.analysis.measure import Measure
 from floatlens.report.codec import pack, packed_bits, planes
 from floatlens.report.detail import Detail, thinned
 from floatlens.traces import Trace
@@ -18,9 +19,9 @@ LONGEST = 48
 """Characters of a token that are shown; of longer ones the length is."""
 
 
-def packed_trace(trace: Trace, detail: Detail, rule: str) -> str:
+def packed_trace(trace: Trace, detail: Detail, rule: str, measure: Measure = "attention") -> str:
     """The trace as one text for the page."""
-    view = trace_view(trace, detail.groups, rule)
+    view = trace_view(trace, detail.groups, rule, measure)
     held = view.groups
     numbers = [int(step) for step in trace.data["step"].values]
     steps = thinned(len(numbers), detail.steps)

@@ -19,10 +19,10 @@ from floatlens.evaluation.answers import AskConfig
 from floatlens.models.config import ModelConfig
 from floatlens.models.facts import Facts, look
 from floatlens.models.shuffling import control_facts
+from floatlens.probes.registry import default_probes
 from floatlens.prompts import load_template
 from floatlens.runs.courses import Given, check_course, given_models
 from floatlens.traces.config import CaptureConfig
-from floatlens.traces.tracing import DEFAULT_PROBES
 
 if TYPE_CHECKING:
     from floatlens.data import Example
@@ -185,7 +185,8 @@ def _sampler(facts: Facts, name: str | None, everyone: Sequence[Facts]) -> Sampl
 def _capture(study: Study, facts: Facts) -> CaptureConfig:
     tracing = study.traces
     layers = Select(layers=tracing.layers).layer_ids(facts.layers)
-    return CaptureConfig(probes=tracing.probes or DEFAULT_PROBES, heads=tracing.heads, layers=tuple(layers))
+    probes = tracing.probes or default_probes(facts.kind, facts.attention_layers)
+    return CaptureConfig(probes=probes, heads=tracing.heads, layers=tuple(layers))
 
 
 def _forced(ask: AskConfig, given: Mapping[str, Any]) -> dict[str, Any]:

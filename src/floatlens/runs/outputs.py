@@ -20,9 +20,10 @@ from floatlens.analysis.conditions import edited
 from floatlens.analysis.courses import with_training
 from floatlens.analysis.effects import METRICS, edit_effects, effects_table, measured, moved
 from floatlens.analysis.evolution import evolution_frame
+from floatlens.analysis.measure import Measure, attention_layers, variable_of
 from floatlens.analysis.patching import patching_tables, without_effect
 from floatlens.analysis.qk import qk_maps
-from floatlens.analysis.registry import forget_optional, with_rule
+from floatlens.analysis.registry import forget_optional, with_settings
 from floatlens.analysis.rules import DEFAULT_RULE
 from floatlens.analysis.scores import gains, scores, table_one
 from floatlens.analysis.sources import trace_files
@@ -204,6 +205,7 @@ def publish_traces(
     only: Sequence[str] = (),
     formats: Sequence[str] = FORMATS,
     rule: str | None = None,
+    measure: Measure | None = None,
     analyses: Sequence[str] | None = None,
     more: Sequence[Claim] = (),
     each: Callable[[int, int], None] = lambda done, total: None,
@@ -212,8 +214,8 @@ def publish_traces(
     """Analyse the traces of runs in one pass, and write what they show. `each` is called after every trace.
 
     `only` names figures; tables are then those of the analyses behind them. `analyses` limits the analyses. `rule`
-    replaces the anchor rule of every analysis that has one. `more` are verdicts on answers, for the same table. `see`
-    is called with every trace.
+    replaces the anchor rule of every analysis that has one, `measure` says what they count. `more` are verdicts on
+    answers, for the same table. `see` is called with every trace.
     """
     from floatlens.plots.drawing import draw
     from floatlens.plots.registry import FIGURES, describe_figures
@@ -225,7 +227,7 @@ def publish_traces(
     first: dict[str, Path] = {}
     courses: dict[str, Mapping[str, Any] | None] = {}
     skipped: dict[str, str] = {}
-    settings = with_rule(wanted if only else ANALYSES if analyses is None else analyses, rule)
+    settings = with_settings(wanted if only else ANALYSES if analyses is None else analyses, rule, measure)
     results = analyse(_walk(files, first, courses, each, see), settings, skipped=skipped)
     for model in earlier(courses):  # of a course, the last snapshot stands for the model
         del first[model]
@@ -237,7 +239,7 @@ def publish_traces(
     for folder in (figures, out / "tables"):
         folder.mkdir(parents=True, exist_ok=True)
     reasons: dict[str, str] = {}
-    data = {**results, **_of_first(first, only, rule, reasons)}
+    data = {**results, **_of_first(first, only, rule, measure, reasons)}
     described = describe_figures(data, only or _figures_of([*results, *skipped]))
     for name, figure in described.figures.items():
         with enough_memory(f"drawing {name}", _FEWER):
@@ -289,7 +291,11 @@ def _walk(
 
 
 def _of_first(
-    first: Mapping[str, Path], only: Sequence[str], rule: str | None, skipped: dict[str, str]
+    first: Mapping[str, Path],
+    only: Sequence[str],
+    rule: str | None,
+    measure: Measure | None,
+    skipped: dict[str, str],
 ) -> dict[str, dict[str, Any]]:
     """What figures of one trace show, the first of each model: its anchors, and its q·k maps where it kept any."""
     from floatlens.plots.style import label_of
@@ -299,10 +305,12 @@ def _of_first(
         trace, label = open_trace(file), label_of(model, first)
         if only and not {"anchors", "qk_maps"} & set(only):
             break
-        if "received" in trace.data:
-            found["anchors"][label] = anchors(trace, rule=rule or DEFAULT_RULE)
+        name = variable_of(measure or "attention", "received")
+        if name in trace.data:
+            found["anchors"][label] = anchors(trace, rule=rule or DEFAULT_RULE, measure=measure or "attention")
         elif not only or "anchors" in only:
-            skipped[f"anchors of {model}"] = 'the trace holds no "received"; trace again with that probe on'
+            other = "trace again with that probe on" if attention_layers(trace.model) else "give measure=contribution"
+            skipped[f"anchors of {model}"] = f'the trace holds no "{name}"; {other}'
         if "qk_matrix" in trace.data:
             kept = trace.data["qk_matrix"]
             head = int(kept["qk_matrix_head"].values[0])

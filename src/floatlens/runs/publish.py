@@ -107,6 +107,7 @@ def _publish_traces(
         folder,
         formats=output.figures,
         rule=output.rule,
+        measure=output.measure,
         analyses=analyses,
         more=answer_claims(open_answers(folder)[0]),
         each=each,
@@ -124,6 +125,7 @@ def _write_report(folder: Path, output: Output, made: Findings, seen: Sequence[S
         folder / "report.html",
         examples=output.examples,
         rule=output.rule,
+        measure=output.measure,
         largest=int(output.max_mb * 1e6),
         analysed=Analysed(made.results, seen, made.skipped),
     )

@@ -11,7 +11,8 @@ from typing import Any
 
 from floatlens import __version__
 from floatlens.analysis import ANALYSES, Result, analyse
-from floatlens.analysis.registry import forget_optional, with_rule
+from floatlens.analysis.measure import Measure
+from floatlens.analysis.registry import forget_optional, with_settings
 from floatlens.analysis.sources import has_traces, trace_files, traced_runs
 from floatlens.claims import answer_claims, claims
 from floatlens.core.memory import enough_memory
@@ -39,6 +40,7 @@ def report_runs(
     *,
     examples: int = 12,
     rule: str | None = None,
+    measure: Measure | None = None,
     by_run: bool = False,
     largest: int = LARGEST,
     each: Callable[[int, int], None] = lambda done, total: None,
@@ -46,14 +48,14 @@ def report_runs(
 ) -> Made:
     """Analyse the traces and answers of run folders, and write what they show as one HTML file.
 
-    `rule` replaces the anchor rule of every analysis that has one. Traces of one model with the same settings are
-    pooled over runs, unless `by_run` sets the runs side by side. `examples` and `largest` limit the explorer and the
-    file, see `report`. With `analysed` the traces are not analysed again.
+    `rule` replaces the anchor rule of every analysis that has one, `measure` says what they count. Traces of one model
+    with the same settings are pooled over runs, unless `by_run` sets the runs side by side. `examples` and `largest`
+    limit the explorer and the file, see `report`. With `analysed` the traces are not analysed again.
 
     Example: `report_runs(["runs/llada", "runs/qwen"], "report.html")`
     """
     folders = [Path(run) for run in runs]
-    known = analysed or _analysed(_traces(folders, by_run), rule, each)
+    known = analysed or _analysed(_traces(folders, by_run), rule, measure, each)
     skipped = dict(known.skipped)
     inputs = Inputs(
         known.results,
@@ -62,10 +64,10 @@ def report_runs(
         list(_answers(folders, skipped)),
         skipped,
         [_facts(run) for run in folders],
-        _made_by(folders, examples=examples, rule=rule, by_run=by_run, largest=largest),
+        _made_by(folders, examples=examples, rule=rule, measure=measure, by_run=by_run, largest=largest),
     )
     with enough_memory("making the report", "give fewer --examples, or leave it out (--no-report)"):
-        return report(inputs, out, examples=examples, rule=rule, largest=largest)
+        return report(inputs, out, examples=examples, rule=rule, measure=measure or "attention", largest=largest)
 
 
 def _traces(folders: Sequence[Path], by_run: bool) -> list[Seen]:
@@ -77,10 +79,12 @@ def _traces(folders: Sequence[Path], by_run: bool) -> list[Seen]:
     ]
 
 
-def _analysed(seen: Sequence[Seen], rule: str | None, each: Callable[[int, int], None]) -> Analysed:
+def _analysed(
+    seen: Sequence[Seen], rule: str | None, measure: Measure | None, each: Callable[[int, int], None]
+) -> Analysed:
     """Every analysis that the traces allow, in one pass; the others are skipped."""
     skipped: dict[str, str] = {}
-    results = analyse(_walk(seen, each), with_rule(ANALYSES, rule), skipped=skipped) if seen else {}
+    results = analyse(_walk(seen, each), with_settings(ANALYSES, rule, measure), skipped=skipped) if seen else {}
     forget_optional(skipped)
     return Analysed(results, seen, skipped)
 
@@ -120,15 +124,22 @@ def _answers(folders: Sequence[Path], skipped: dict[str, str]) -> Iterator[RunAn
             skipped[name] = "no answer on record yet"
 
 
-def _made_by(runs: Sequence[Path], *, examples: int, rule: str | None, by_run: bool, largest: int) -> dict[str, Any]:
+def _made_by(
+    runs: Sequence[Path], *, examples: int, rule: str | None, measure: str | None, by_run: bool, largest: int
+) -> dict[str, Any]:
     """The settings of the report, and the command that makes it again."""
     words = ["floatlens", "report", *map(str, runs), "--examples", str(examples), "--max-mb", f"{largest / 1e6:g}"]
-    words += [*(["--rule", rule] if rule else []), *(["--by-run"] if by_run else [])]
+    words += [
+        *(["--rule", rule] if rule else []),
+        *(["--measure", measure] if measure not in (None, "attention") else []),
+    ]
+    words += ["--by-run"] if by_run else []
     return {
         "floatlens": __version__,
         "runs": [str(run) for run in runs],
         "examples": examples,
         "rule": rule or "that of each analysis",
+        "measure": measure or "attention",
         "by_run": by_run,
         "largest_bytes": largest,
         "command": shlex.join(words),

@@ -176,7 +176,9 @@ class Tracing(_Part):
     )
     documents: int = Field(10, ge=2, description="documents shown where places are given")
     probes: tuple[str, ...] | None = Field(
-        None, description="None: received, entropy, flow, answer_rows, rollout, qk, extremes"
+        None,
+        description="None: received, entropy, flow, answer_rows, rollout, qk, extremes; contributions where "
+        "some layers have no attention",
     )
     heads: Literal["all", "mean"] = Field("all", description="keep every head, or their mean")
     layers: tuple[int, ...] | None = Field(None, description="only these, such as [0, 1, -1]; None: all")
@@ -210,6 +212,7 @@ class Output(_Part):
     examples: int = Field(12, ge=1, description="maximum number of questions in the report's explorer")
     max_mb: float = Field(15.0, ge=3, description="maximum size of the report")
     rule: str | None = Field(None, description="anchor rule of every analysis that has one; None: their own")
+    measure: Literal["attention", "contribution"] = Field("attention", description="what analyses count")
     paper: bool = Field(False, description="put the paper's rows below ours in Table 1")
 
 

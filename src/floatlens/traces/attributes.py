@@ -40,6 +40,7 @@ _KNOWN: dict[str, dict[str, _Kinds]] = {
         "revision": (str, None),
         "shift": (bool,),
         "control": (dict,),
+        "reach": (list,),
     },
     "decoding": {
         **dict.fromkeys(("sampler",), (str,)),
@@ -142,8 +143,18 @@ def _check_names(attrs: Mapping[str, Any], where: str) -> None:
         for key in ("probe", "meaning"):
             if key in declared:
                 _check(declared[key], (str,), f"variables.{name}.{key}", where)
+    reach = attrs["model"].get("reach")
+    if reach is not None and (len(reach) != attrs["model"]["layers"] or not all(map(_is_reach, reach))):
+        _refuse(reach, "model.reach", where)
     for key, one in attrs["model"].get("control", {}).items():
         _check(one, (int,) if key == "seed" else (str,), f"model.control.{key}", where)
+
+
+def _is_reach(one: object) -> bool:
+    """What a layer sees: its attention mask, all positions, or a number of them before and after a row."""
+    if isinstance(one, list):
+        return len(one) == 2 and all(type(part) is int and 0 <= part <= _LONGEST for part in one)
+    return one in ("mask", "all", "unknown")
 
 
 def _check(value: Any, kinds: _Kinds, name: str, where: str) -> None:

@@ -16,13 +16,15 @@ token       committed answer token, in order of commitment
 
 Attributes
 ----------
-Provenance as JSON: model, decoding, prompt, versions, edits, … `model` has a `control` where it is a control of
-another model: `of` (that model's ref), `kind` ("shuffled_weights") and `seed`. It has a `course` where it is a
-snapshot of one: `name`, `step`, `tokens` (None: not known) and `origin` (the ref of the model that the course started
-from, or None). `variables` declares each variable of a probe: the probe, dims, dtype and meaning. `data_set`, the name
-of the data set, is there only where it is known. `decoding` says whether a text was `forced`, and then its mean
-`log_likelihood` (nats per token); the answer is then that text, not the model's. `prompt` has a `hole` where a passage
-was cut open (its first token, how many, whether the text after it was seen) and a digest of the `passage`.
+Provenance as JSON: model, decoding, prompt, versions, edits, … `model` has a `control` where it is a control of another
+model: `of` (that model's ref), `kind` ("shuffled_weights") and `seed`. It has a `course` where it is a snapshot of one:
+`name`, `step`, `tokens` (None: not known) and `origin` (the ref of the model that the course started from, or None),
+and a `reach` where some layers have no attention: for each layer "mask" (it has attention), "all", [before, after] (a
+window of positions) or "unknown". `variables` declares each variable of a probe: the probe, dims, dtype and meaning.
+`data_set`, the name of the data set, is there only where it is known. `decoding` says whether a text was `forced`, and
+then its mean `log_likelihood` (nats per token); the answer is then that text, not the model's. `prompt` has a `hole`
+where a passage was cut open (its first token, how many, whether the text after it was seen) and a digest of the
+`passage`.
 """
 
 from __future__ import annotations

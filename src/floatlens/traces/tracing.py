@@ -16,6 +16,7 @@ import xarray as xr
 
 from floatlens import __version__, prompts
 from floatlens.attention.edit import Edit
+from floatlens.attention.mixing import reach_by_layer
 from floatlens.attention.probe import Layout, Probe
 from floatlens.attention.recorder import Recorder
 from floatlens.attention.select import Select
@@ -83,7 +84,7 @@ def trace(
             one.place([built])
     with capture(
         model,
-        _checked(make_probes(default_probes(model) if probes is None else probes)),
+        _checked(make_probes(_default(model) if probes is None else probes)),
         edits=edits,
         layout=_layout(built, canvas),
         select=select,
@@ -98,6 +99,11 @@ def trace(
             steps.append(step)
     made = _dataset(model, built, finish(model, canvas, steps, whole=True), recorder, heads)
     return Trace(made if data_set is None else made.assign_attrs(data_set=data_set))
+
+
+def _default(model: LanguageModel) -> tuple[str, ...]:
+    own = len(model.attention_layers)
+    return default_probes(model.kind, None if own == model.num_layers else own)
 
 
 def _check(heads: Any, data_set: Any) -> None:
@@ -225,6 +231,7 @@ def _provenance(
             "layers": model.num_layers,
             "heads": model.num_heads,
             "kv_heads": model.num_kv_heads,
+            **({} if len(model.attention_layers) == model.num_layers else {"reach": reach_by_layer(model)}),
             "dtype": str(model.dtype).removeprefix("torch."),
             **({} if model.control is None else {"control": dict(model.control)}),
             **({} if model.course is None else {"course": model.course.to_dict()}),

@@ -9,6 +9,8 @@ import torch
 
 from floatlens.core.errors import FloatlensError
 from floatlens_lab.bench import (
+    ContributionMeasured,
+    ContributionPlan,
     DigestPlan,
     DigestsMeasured,
     EditPlan,
@@ -16,12 +18,15 @@ from floatlens_lab.bench import (
     Measured,
     Plan,
     as_markdown,
+    contribution_as_markdown,
     digests_as_markdown,
     edits_as_markdown,
     run,
+    run_contribution,
     run_digests,
     run_edits,
     save,
+    save_contribution,
     save_digests,
     save_edits,
 )
@@ -137,3 +142,21 @@ def test_digests_are_measured_and_saved(tmp_path):
     assert json.loads(numbers.read_text())[0]["length"] == 64
     with pytest.raises(FloatlensError, match="lengths start at 64"):
         DigestPlan((32,))
+
+
+def test_the_cost_of_contributions_is_a_ratio_of_rounds():
+    measured = ContributionMeasured(512, 8, [0.1, 0.2, 0.1], [0.11, 0.21, 0.2], [1.5, 2.0, 9.0], 3 * 2**20)
+    assert measured.ratio() == pytest.approx((1.1, 1.05, 2.0))
+    assert "| 512 | 8 | 100 | 200 | 1.10 (1.05–2.00) | 2.00 | 3 MiB |" in contribution_as_markdown([measured])
+
+
+def test_contributions_are_measured_and_saved(tmp_path):
+    lines: list[str] = []
+    results = run_contribution(ContributionPlan((64,), rounds=2, memory=False, most_steps=2), lines.append)
+    assert len(lines) == 2
+    assert [len(part) for part in (results[0].without, results[0].with_it, results[0].mamba)] == [2, 2, 2]
+    table, numbers = save_contribution(results, tmp_path)
+    assert table.read_text().startswith("# Cost of contributions")
+    assert json.loads(numbers.read_text())[0]["length"] == 64
+    with pytest.raises(FloatlensError, match="lengths start at 64"):
+        ContributionPlan((32,))

@@ -79,10 +79,12 @@ def test_masks_hide_every_answer_of_most_rows():
     assert np.array_equal(full, part != CONTEXT)
 
 
-def test_all_four_have_the_same_number_of_weights_but_for_biases():
+def test_all_have_the_same_number_of_weights_but_for_biases():
     counts = {}
     for name, plan in BLUEPRINTS.items():
         module = build_module(plan)
         counts[name] = sum(p.numel() for key, p in module.named_parameters() if not key.endswith(".bias"))
         assert 1_500_000 <= sum(p.numel() for p in module.parameters()) <= 4_000_000
+    mamba = counts.pop("mamba")
     assert len(set(counts.values())) == 1
+    assert abs(mamba / counts["llada"] - 1) < 0.01

@@ -42,7 +42,7 @@ SMALL = Recipe(
 )
 
 
-@pytest.mark.parametrize("name", ["llama", "llada"])
+@pytest.mark.parametrize("name", ["llama", "llada", "mamba"])
 def test_a_run_that_was_stopped_equals_one_that_was_not(tmp_path, name):
     assert train(blueprint(name), SMALL, tmp_path / "whole")
     for _ in range(3):
@@ -143,9 +143,9 @@ def test_folders_are_read_by_the_loaders_of_their_families(tmp_path, name):
         parameter.data = parameter.data.half().float()
     write_checkpoint(plan, module, tmp_path / name)
     model = load(tmp_path / name)
-    family = {"llama": "causal", "qwen": "causal", "llada": "llada", "dream": "dream"}[name]
+    family = {"llama": "causal", "qwen": "causal", "llada": "llada", "dream": "dream", "mamba": "caduceus"}[name]
     assert (model.family, model.kind, model.shift) == (family, plan.kind, plan.shift)
-    assert (model.num_layers, model.num_heads, model.num_kv_heads) == (8, 8, plan.kv_heads)
+    assert (model.num_layers, model.num_heads, model.num_kv_heads) == (8, 1 if name == "mamba" else 8, plan.kv_heads)
     assert (model.bos_id, model.eos_ids, model.pad_id) == (2, (3,), 0)
     assert model.mask_id == (4 if plan.kind == "mdm" else None)
     ids = torch.randint(5, model.vocab_size, (2, 30))
