@@ -116,6 +116,26 @@ def test_a_damaged_file(keep, copied):
         load(folder)
 
 
+def test_a_file_far_larger_than_its_header_says_is_refused_before_it_is_mapped(copied, monkeypatch):
+    folder = copied("llada")
+    path = folder / "model.safetensors"
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size + (1 << 33))  # sparse
+    monkeypatch.setattr("safetensors.safe_open", lambda *_, **__: pytest.fail("it was mapped"))
+    with pytest.raises(FloatlensError, match=r"model\.safetensors: damaged or cut short \(\d+ bytes, not \d+\)"):
+        load(folder)
+
+
+@pytest.mark.parametrize("header", [b"[1]", b'{"a": 1}', b"{", b"[" * 100_000])
+def test_a_header_that_lists_no_tensors(header, copied):
+    folder = copied("llada")
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(
+        FloatlensError, match=r"model\.safetensors: damaged or cut short \(its header lists no"
+    ):
+        load(folder)
+
+
 def test_no_weights(copied):
     folder = copied("llada")
     (folder / "model.safetensors").unlink()

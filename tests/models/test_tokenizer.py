@@ -113,6 +113,14 @@ def test_a_tokenizer_that_needs_remote_code_is_left_out_with_a_warning(copied):
     assert model.tokenizer is None
 
 
+@pytest.mark.parametrize("length", ["many", {"max": 4}, True, [512]])
+def test_a_length_that_is_no_number(length, copied):
+    folder = copied("llada")
+    _write(folder, model_max_length=length)
+    with pytest.raises(FloatlensError, match=r"`model_max_length` of its tokenizer is .*; give a number"):
+        load(folder)
+
+
 @pytest.mark.parametrize("text", ["{", '{"model": {"type": "Nonsense"}}'])
 @pytest.mark.parametrize("name", ["llada", "llama"])
 def test_a_damaged_tokenizer(name, text, copied):

@@ -33,8 +33,11 @@ def main(name: str, seed: str, first: str, last: str, prepared: str, memory: str
     for number in range(int(first), int(last)):
         said.write(json.dumps({"began": number}) + "\n")
         said.flush()
-        said.write(json.dumps({"case": number} | run_case(subject, folder, name, int(seed), number)) + "\n")
+        found = run_case(subject, folder, name, int(seed), number)
+        said.write(json.dumps({"case": number} | found) + "\n")
         said.flush()
+        if found["outcome"] == "memory":  # what is left of it would be the next case's: another process goes on
+            return
 
 
 def run_case(subject: Subject, folder: Path, name: str, seed: int, number: int) -> dict[str, Any]:

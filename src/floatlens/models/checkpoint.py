@@ -28,6 +28,8 @@ _SMALL = ["*.json", "*.txt", "*.model", "*.jinja"]
 _READ_WHOLE = (".json", ".txt", ".model", ".jinja")
 _LARGEST = 1 << 28
 """Bytes of the largest file that is read as a whole; the largest published tokenizers have 40 MB."""
+_LARGEST_HEADER = 100_000_000
+"""Bytes of the header of a safetensors file, by its definition."""
 _BELOW = ["*/*"]  # sub-folders hold other formats of the same weights
 
 
@@ -174,9 +176,14 @@ def _snapshot(hub_id: str, revision: str | None, patterns: list[str]) -> Path:
 
 
 def _check_safetensors(file: Path) -> None:
-    """Open the header: it is read in full and compared with the file's size, so a cut download is found here."""
+    """Open the header: it is read in full and compared with the file's size, so a cut download is found here.
+
+    The size is compared before the file is mapped into memory, for which a huge file would need room."""
     from safetensors import SafetensorError, safe_open
 
+    held, told = file.stat().st_size, _told_size(file)
+    if told != held:
+        raise FloatlensError(f"{file}: damaged or cut short ({held} bytes, not {told}); download it again")
     try:
         with safe_open(file, framework="pt"):
             pass
@@ -184,7 +191,23 @@ def _check_safetensors(file: Path) -> None:
         raise FloatlensError(f"{file}: damaged or cut short ({brief(error)}); download it again") from error
 
 
-def brief(error: BaseException) -> str:
+def _told_size(file: Path) -> int:
+    """The size that a safetensors file has by its header."""
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if length > _LARGEST_HEADER:
+            raise FloatlensError(f"{file}: damaged or cut short (a header of {length} bytes); download it again")
+        try:
+            tensors = json.loads(opened.read(length))
+            ends = [one["data_offsets"][1] for name, one in tensors.items() if name != "__metadata__"]
+            return 8 + length + max([0, *map(int, ends)])
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+            raise FloatlensError(
+                f"{file}: damaged or cut short (its header lists no tensors); download it again"
+            ) from error
+
+
+def brief(error: BaseException | str) -> str:
     """Another library's message, short enough for one line of ours."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -71,6 +71,12 @@ def _read(reader: Any, folder: Path, **options: Any) -> PreTrainedTokenizerBase:
         raise FloatlensError(
             f"{folder}: its tokenizer cannot be read ({brief(error)}); without its files ids still work"
         ) from error
+    longest: Any = found.model_max_length
+    if isinstance(longest, bool) or not isinstance(longest, int | float):
+        raise FloatlensError(
+            f"{folder}: `model_max_length` of its tokenizer is {brief(repr(longest))}; give a number in "
+            "tokenizer_config.json"
+        )
     return found
 
 

@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
-from floatlens.attention.probe import Layer, Mean, Need, PassState
+from floatlens.attention.probe import Layer, Mean, Need
 from floatlens.attention.variable import Variable
 from floatlens.core.errors import FloatlensError
 from floatlens.probes.row_sample import RowSample
@@ -78,13 +76,8 @@ class Cacheability(RowSample):
         self._before.clear()
         self._layers = shape.layers
 
-    def rows_of(self, state: PassState) -> NDArray[np.int64]:
-        return state.candidates()
-
     def begin(self, layer: Layer) -> None:
         super().begin(layer)
-        if layer.state.step == 0:
-            self._before.pop(layer.index, None)
         self._norm = torch.empty(layer.query.shape[:3], device=layer.query.device)
         self._mass = torch.zeros(layer.query.shape[0], layer.key.shape[2], device=layer.query.device)
 
@@ -131,11 +124,12 @@ class Cacheability(RowSample):
                 f"Cacheability(max_bytes=…)"
             )
         top = self._mass.argmax(-1)
-        masked = torch.from_numpy(layer.state.masked).to(top.device)
+        masked = torch.nn.functional.pad(torch.from_numpy(layer.state.masked), (offset, 0)).to(top.device)
         return _Before(key, value, state, top, self._column(layer, top), masked)
 
     def _column(self, layer: Layer, key: Tensor) -> Tensor:
-        """(batch, query): the weight that each row gives to one key of its sample, mean over heads."""
+        """(batch, position): the weight that each row gives to one key of its sample, mean over heads; 0 for rows of
+        earlier passes."""
         batch, heads, queries, _ = layer.query.shape
         groups = heads // layer.key.shape[1]
         own = layer.key[torch.arange(batch, device=key.device), :, key].repeat_interleave(groups, 1)  # (batch, head, d)
@@ -149,16 +143,15 @@ class Cacheability(RowSample):
             seen = layer.mask.sees(start, stop, slice(0, batch), slice(0, 1), keys, key.device)[:, 0]
             at = key.clamp(max=keys - 1)[:, None, None].expand(-1, stop - start, -1)
             found[:, start:stop] *= seen.expand(batch, -1, -1).gather(-1, at)[..., 0] & (key < keys)[:, None]
-        return found
+        return torch.nn.functional.pad(found, (layer.state.offset, 0))
 
     def _drift(self, layer: Layer, now: _Before, before: _Before | None) -> Tensor:
         """(batch,): cosine of the column of the key that was most attended before, over rows masked in both steps."""
-        batch = layer.query.shape[0]
-        offset = layer.state.offset
-        if before is None or offset or before.masked.shape != now.masked.shape:
-            return torch.full((batch,), torch.nan)
-        rows = before.masked & now.masked
-        first, second = before.column * rows, self._column(layer, before.top) * rows
+        if before is None:
+            return torch.full((len(layer.query),), torch.nan)
+        known = min(before.masked.shape[1], now.masked.shape[1])
+        rows = before.masked[:, :known] & now.masked[:, :known]
+        first, second = before.column[:, :known] * rows, self._column(layer, before.top)[:, :known] * rows
         lengths = torch.linalg.vector_norm(first, dim=-1) * torch.linalg.vector_norm(second, dim=-1)
         cosine = (first * second).sum(-1) / lengths
         return torch.where(rows.any(-1) & (lengths > 0), cosine, torch.nan)

@@ -1,4 +1,4 @@
-"""`RowSample`: base class of probes that look at whole attention rows, but only a few of each pass."""
+"""`RowSample`: base class of probes that look at whole attention rows, but only at some of each pass."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["RowSample"]
 
 
 class RowSample(Probe):
-    """Takes the weights of at most `rows` rows of a pass, evenly spaced over those that `rows_of` names.
+    """Takes the weights of some rows of a pass: of those of `rows_of` at most `rows`, evenly spaced over them.
 
-    After a layer `chosen` (row,) are their numbers and `taken` (batch, head, row, key) their weights.
+    After a layer `chosen` (row,) are their numbers in the pass and `taken` (batch, head, row, key) their weights.
     """
 
     def __init__(self, rows: int = 24) -> None:
@@ -29,13 +29,12 @@ class RowSample(Probe):
         self.taken = torch.empty(0)
 
     def rows_of(self, state: PassState) -> NDArray[np.int64]:
-        """The rows to choose from: all that are no padding."""
-        return np.flatnonzero(state.real.any(0))
+        """The rows to take: by default, evenly spaced over those whose logits can decide a token in this pass."""
+        among = state.candidates()
+        return among[np.linspace(0, len(among) - 1, min(self.rows, len(among))).round().astype(np.int64)]
 
     def begin(self, layer: Layer) -> None:
-        among = self.rows_of(layer.state)
-        spread = np.linspace(0, len(among) - 1, min(self.rows, len(among))).round().astype(np.int64)
-        self.chosen = among[spread]
+        self.chosen = self.rows_of(layer.state)
         batch, heads = layer.query.shape[:2]
         self.taken = torch.zeros(batch, heads, len(self.chosen), layer.key.shape[2], device=layer.query.device)
 

@@ -9,10 +9,12 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from floatlens.attention.probe import Layer, Mean, Need
+from floatlens.attention.probe import Layer, Mean, Need, PassState
 from floatlens.attention.variable import Variable
 from floatlens.core.errors import FloatlensError
 from floatlens.probes.row_sample import RowSample
@@ -23,8 +25,9 @@ _BY_LAYER = ("step", "layer")
 
 
 class Smoothing(RowSample):
-    """Per step and layer. The distance of attention rows is the mean over pairs of `rows` rows of the pass, evenly
-    spaced over its queries; it is missing in a pass of one row. At most `max_bytes` of states are kept for a cache.
+    """Per step and layer. The distance of attention rows is the mean over pairs of the rows at every n-th position,
+    where n is such that the finished sequence has at most `rows` of them. At most `max_bytes` of states are kept for a
+    cache.
     """
 
     name = "smoothing"
@@ -41,44 +44,50 @@ class Smoothing(RowSample):
     def __init__(self, rows: int = 24, max_bytes: int = 2 << 30) -> None:
         super().__init__(rows)
         self.max_bytes = max_bytes
-        self._layers = 1
-        self._kept: dict[int, Tensor] = {}
+        self._layers = self._every = 1
+        self._kept: dict[int, tuple[Tensor, Tensor]] = {}
 
     def prepare(self, shape: Any) -> None:
         self._kept.clear()
         self._layers = shape.layers
+        self._every = max(1, -(-shape.length // self.rows))
+
+    def rows_of(self, state: PassState) -> NDArray[np.int64]:
+        return np.arange(-state.offset % self._every, state.queries, self._every)
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         state = layer.state
-        states = self._joined(layer)
-        device = states.device
-        there = torch.from_numpy(state.key_region[:, : states.shape[1]] >= 0).to(device)
-        masked = torch.zeros_like(there)
-        masked[:, state.offset :] = torch.from_numpy(state.masked & state.real).to(device)
-        real = torch.from_numpy(state.real[:, self.chosen]).to(device)
+        states, rows = self._joined(layer)
+        real = torch.from_numpy(state.key_region[:, : states.shape[1]] >= 0).to(states.device)
+        masked = torch.zeros_like(real)
+        masked[:, state.offset :] = torch.from_numpy(state.masked & state.real).to(states.device)
         return {
-            "state_cosine": mean_cosine(states, there),
+            "state_cosine": mean_cosine(states, real),
             "masked_cosine": mean_cosine(states, masked),
-            "effective_rank": effective_rank(states, there),
-            "row_distance": row_distance(self.taken, real),
+            "effective_rank": effective_rank(states, real),
+            "row_distance": row_distance(rows, real[:, :: self._every]),
         }
 
-    def _joined(self, layer: Layer) -> Tensor:
-        """(batch, key, width): the states of all tokens so far."""
+    def _joined(self, layer: Layer) -> tuple[Tensor, Tensor]:
+        """The states (batch, key, width) and the rows (batch, head, row, key) of all tokens so far."""
         assert layer.residual is not None
-        states, offset = layer.residual.float(), layer.state.offset
+        states, rows, offset = layer.residual.float(), self.taken, layer.state.offset
         if offset:
-            states = torch.cat([self._kept[layer.index][:, :offset], states], dim=1)
+            before, earlier = self._kept[layer.index]
+            states = torch.cat([before[:, :offset], states], dim=1)
+            earlier = earlier[:, :, : -(-offset // self._every)]
+            wide = torch.nn.functional.pad(earlier, (0, rows.shape[-1] - earlier.shape[-1]))
+            rows = torch.cat([wide, rows], dim=2)
         if layer.state.keep:
-            size = states.numel() * states.element_size() * self._layers
+            size = (states.numel() + rows.numel()) * states.element_size() * self._layers
             if size > self.max_bytes:
                 raise FloatlensError(
                     f'probe "smoothing": the states of {states.shape[1]} tokens in {self._layers} layers take '
                     f"{size / 2**20:.0f} MiB and max_bytes allows {self.max_bytes / 2**20:.0f}; give "
                     f"use_cache=False or Smoothing(max_bytes=…)"
                 )
-            self._kept[layer.index] = states
-        return states
+            self._kept[layer.index] = states, rows
+        return states, rows
 
 
 def mean_cosine(states: Tensor, among: Tensor) -> Tensor:
