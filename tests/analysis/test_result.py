@@ -71,7 +71,7 @@ def test_the_samples_are_one_dataset(two):
 
 def test_results_show_themselves_as_tables(two):
     shown = repr(drift(ready("moving", causal=False)))
-    assert shown.startswith("drift · Do anchors stay where they are? · rule robust(ε=3.5)\n")
+    assert shown.startswith("drift · Do anchors stay where they are? · rule robust(ε=3.5), measure attention\n")
     assert "moving-mdm" in shown
     assert "slope (queries) " in shown
     assert "steps (queries) " in shown
@@ -123,7 +123,7 @@ def test_a_frame_is_the_callers_own(two):
 def test_provenance_says_what_numbers_rest_on(two):
     expected = {
         "analysis": "absorption",
-        "settings": {"rule": "top1", "group": "all"},
+        "settings": {"rule": "top1", "group": "all", "measure": "attention"},
         "questions": {"moving-mdm": 3, "fixed-arm": 2},
         "traces": {"moving-mdm": 3, "fixed-arm": 2},
         "versions": {"python": "3", "floatlens": "synthetic", "analysis": __version__},

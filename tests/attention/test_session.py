@@ -351,7 +351,7 @@ def test_probes_are_named_once_and_known() -> None:
     from floatlens.probes import PROBES, make_probes
 
     known = {"received", "entropy", "flow", "answer_rows", "rollout", "qk", "extremes", "lens", "matrix"}
-    known |= {"contribution", "contribution_rows", "contribution_rollout"}
+    known |= {"contribution", "contribution_rows", "contribution_rollout", "smoothing", "cacheability"}
     assert set(PROBES) == known
     assert [probe.name for probe in make_probes(["qk", Received()])] == ["qk", "received"]
     with pytest.raises(FloatlensError, match='no probe "recieved"; did you mean "received"'):

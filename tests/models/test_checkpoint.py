@@ -130,9 +130,7 @@ def test_a_file_far_larger_than_its_header_says_is_refused_before_it_is_mapped(c
 def test_a_header_that_lists_no_tensors(header, copied):
     folder = copied("llada")
     (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
-    with pytest.raises(
-        FloatlensError, match=r"model\.safetensors: damaged or cut short \(its header lists no"
-    ):
+    with pytest.raises(FloatlensError, match=r"model\.safetensors: damaged or cut short \(its header lists no"):
         load(folder)
 
 

@@ -16,11 +16,13 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from floatlens.analysis import ANALYSES, Group, Result, analyse
+from floatlens.analysis.cacheability import KINDS as HELD
 from floatlens.analysis.drift import QUERIES
 from floatlens.analysis.lens import BEFORE
 from floatlens.analysis.motion import LAGS
 from floatlens.analysis.order import TOKENS
 from floatlens.analysis.sinks import KINDS
+from floatlens.probes.shares import DISTANCES
 from floatlens.prompts.words import CLASSES
 from floatlens.traces import Trace
 
@@ -54,6 +56,13 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "commits": ("moment", "place"),
     },
     "lens": {**dict.fromkeys(("first", "rank", "logp"), ("layer", "before")), "depth": ("before",), "settled": ()},
+    "smoothing": dict.fromkeys(("cosine", "masked_cosine", "rank", "rank_share", "row_distance"), ("layer",)),
+    "cacheability": {
+        **dict.fromkeys(("key", "value", "state"), ("held", "layer")),
+        **dict.fromkeys(("top", "refresh", "recall", "keys_90", "keys_95", "keys_99"), ("layer",)),
+        "ahead": ("layer", "distance"),
+        "chance": (),
+    },
     "qk": dict.fromkeys(("dot", "norm_part", "angle_part", "cos", "key_norm"), ("layer", "head")),
     "retrieval_heads": dict.fromkeys(("copy", "copy_code", "focus", "mass", "qr"), ("layer", "head")),
     "token_classes": {
@@ -71,6 +80,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "sinks": {"above": 0.3, "group": "all"},
     "order": {},
     "lens": {"tokens": "text"},
+    "smoothing": {},
+    "cacheability": {"k": 16, "below": 0.9},
     "retrieval_heads": {"score": "all"},
 }
 TWO = {"scale:llada": "mdm", "scale:qwen": "arm"}
@@ -114,6 +125,8 @@ def _samples(analysis: str, random: np.random.Generator, n: int, layers: int) ->
         "moment": np.linspace(0, 1, 10),
         "place": np.linspace(0, 1, 10),
         "kind": list(KINDS),
+        "held": list(HELD),
+        "distance": [f"{one}+" for one in DISTANCES],
         "tokens": list(TOKENS),
         "before": list(BEFORE),
     }
@@ -145,7 +158,17 @@ def traced(tiny_model: Callable[[str], Any]) -> Callable[..., Trace]:
     def make(name: str, start: int = 5) -> Trace:
         if (name, start) not in made:
             prompt = [start, 9, 12, 33, 21, 40, 41, 42, 7, 8]
-            probes = ["received", "flow", "answer_rows", "rollout", "qk", "extremes", "lens"]
+            probes = [
+                "received",
+                "flow",
+                "answer_rows",
+                "rollout",
+                "qk",
+                "extremes",
+                "lens",
+                "smoothing",
+                "cacheability",
+            ]
             given = {} if name == "qwen2" else {"steps": 4}
             made[name, start] = trace(tiny_model(name), prompt_ids=prompt, probes=probes, gen_length=4, **given)
         data = made[name, start].data.copy(deep=True)

@@ -26,7 +26,7 @@ CASES: dict[str, dict[str, Any]] = {
     "nothing defined at all": {"models": ONE, "undefined": True},
 }
 OF_RESULTS = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(ANALYSES) and not kind.every_step]
-NEW = ("sinks", "sink_kinds", "order", "lens")
+NEW = ("sinks", "sink_kinds", "order", "lens", "smoothing", "cacheability")
 OTHERS = ("anchors", "qk_maps", "gains", "stress", "misled", "collection", "edits", "patching")
 ELSEWHERE = {name: f"no result of {name}" for name in OTHERS}
 

@@ -68,7 +68,7 @@ def test_names_become_modes_tests_and_edits() -> None:
     [
         ("drop_anchor:k=1", 'no edit "drop_anchor"; did you mean "drop_anchors"?'),
         ("sink_tokens", 'no edit "sink_tokens"; did you mean "sink_token"?'),
-        ("boost:strength=2", f'no edit "boost"; known: {", ".join(sorted(EDITS))}'),
+        ("raise:strength=2", f'no edit "raise"; known: {", ".join(sorted(EDITS))}'),
         ("nose", 'no condition "nose"; did you mean "noise"?'),
     ],
 )

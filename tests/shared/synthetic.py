@@ -17,6 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from floatlens.probes import PROBES
+from floatlens.probes.shares import DISTANCES
 from floatlens.traces import SCHEMA_VERSION, Trace, schema
 from floatlens.traces.store import with_labels
 
@@ -65,6 +66,7 @@ def build(
     residual_norm: Array | None = None,
     matrices: bool = False,
     lens: bool = False,
+    stepwise: bool = False,
     step_numbers: Sequence[int] | None = None,
     layer_numbers: Sequence[int] | None = None,
     heads: str = "all",
@@ -77,7 +79,8 @@ def build(
     `committed` are (position, step) in order; before its step a position is a mask, or absent without a `mask_id`.
     `matrices` brings whole matrices of every step, layer and head: attention, and q·k where q and k are given.
     With `lens` the final token has rank 1 in the last layer when it is committed, and one more for each layer and step
-    before. `regions` is a region name per position, `gold` the index of the gold document, `evidence` positions.
+    before. `stepwise` brings what the probes `smoothing` and `cacheability` write: nothing changes but masks that are
+    filled. `regions` is a region name per position, `gold` the index of the gold document, `evidence` positions.
     q (step, layer, head, query, dim), k (step, layer, kv_head, key, dim), value_norm (step, layer, kv_head, key) and
     residual_norm (step, layer, key) bring the variables of their probes.
     """
@@ -110,6 +113,8 @@ def build(
     data |= _tokens(attention, committed, numbers, ids, shifted, data["evidence"])
     if lens:
         data |= _lens(committed, layers, growing=mask_id is None)
+    if stepwise:
+        data |= _stepwise(sequence, layers, heads_)
     data |= _token_flows(attention, committed, numbers, shifted, of, names)
     kv_heads = heads_
     if q is not None and k is not None:
@@ -234,6 +239,20 @@ def _tokens(
         "answer_peak": peak,
         "answer_evidence": mass,
     }
+
+
+def _stepwise(sequence: Array, layers: int, heads: int) -> dict[str, Array]:
+    steps, size = sequence.shape
+    same = np.vstack([np.full((1, size), np.nan), np.where(sequence[1:] == sequence[:-1], 1.0, 0.5)])
+    same[:, :][sequence < 0] = np.nan
+    by_key = np.repeat(same[:, None], layers, axis=1)
+    by_layer = np.full((steps, layers), 0.5)
+    by_head = np.full((steps, layers, heads), 3.0)
+    reuse = dict.fromkeys(("key_reuse", "value_reuse", "state_reuse"), by_key)
+    alike = {"state_cosine": by_layer, "masked_cosine": by_layer, "effective_rank": 4 * by_layer}
+    held = dict.fromkeys(("keys_90", "keys_95", "keys_99"), by_head)
+    ahead = np.full((steps, layers, len(DISTANCES)), 0.01)
+    return reuse | alike | held | {"row_distance": by_head / 6, "top_reuse": by_layer, "mass_ahead": ahead}
 
 
 def _lens(committed: Sequence[tuple[int, int]], layers: int, *, growing: bool) -> dict[str, Array]:
@@ -387,7 +406,7 @@ def ready(pattern: str, *, causal: bool, sample: int = 0, noise: float = 0.05, l
         "evidence": EVIDENCE,
         "ref": f"{pattern}-{'arm' if causal else 'mdm'}",
     }
-    given |= {"q": q, "k": k, "value_norm": value, "residual_norm": residual, "lens": True}
+    given |= {"q": q, "k": k, "value_norm": value, "residual_norm": residual, "lens": True, "stepwise": True}
     return build(spread(weights, causal=causal, lengths=lengths), causal=causal, **(given | more))
 
 

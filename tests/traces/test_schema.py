@@ -45,6 +45,18 @@ DIMS = {
     "lens_rank": "lens_before token layer",
     "lens_logp": "lens_before token layer",
     "lens_peak": "lens_before token layer",
+    "state_cosine": "step layer",
+    "masked_cosine": "step layer",
+    "effective_rank": "step layer",
+    "row_distance": "step layer head",
+    "key_reuse": "step layer key",
+    "value_reuse": "step layer key",
+    "state_reuse": "step layer key",
+    "top_reuse": "step layer",
+    "keys_90": "step layer head",
+    "keys_95": "step layer head",
+    "keys_99": "step layer head",
+    "mass_ahead": "step layer distance",
     "qk_dot": "step layer head key",
     "qk_cos": "step layer head key",
     "qk_norm": "step layer head key",
@@ -130,7 +142,7 @@ def test_probe_layers_hand_over_only_declared_names(
         take(self, probe, layer)
 
     monkeypatch.setattr(Recorder, "take", note)
-    sizes = {"head": 4, "kv_head": 2, "key": 7, "query": 7, "region": 1, "from_region": 1}
+    sizes = {"head": 4, "kv_head": 2, "key": 7, "query": 7, "region": 1, "from_region": 1, "distance": 7}
     with capture(tiny_model("qwen2"), make_probes(list(BY_PROBE)), steps=1, length=7):
         tiny_model("qwen2").forward(torch.arange(10, 24).view(2, 7))
     for probe, found in handed.items():

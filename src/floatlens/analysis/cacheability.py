@@ -32,7 +32,7 @@ WORDS = Words(
     "[Streaming-dLLM].",
     method="By layer; means over steps from the second on. Autoregressive keys never change.",
     variables={
-        "key": Variable("reuse of keys", "Cosine of a position's key with that of the step before, by kind."),
+        "key": Variable("reuse of keys", "Cosine of a position's key with that of the step before, by what it holds."),
         "value": Variable("reuse of values", "The same for its value."),
         "state": Variable("reuse of states", "The same for the state that enters the layer."),
         "top": Variable(
@@ -73,7 +73,7 @@ def cacheability(trace: Trace, *, k: int = 16, below: float = 0.9) -> xr.Dataset
     found, chance = _recall(trace, k)
     data = {
         **{
-            name: (("kind", "layer"), np.stack([_mean_over(_values(trace, f"{name}_reuse"), one) for one in kinds]))
+            name: (("held", "layer"), np.stack([_mean_over(_values(trace, f"{name}_reuse"), one) for one in kinds]))
             for name in ("key", "value", "state")
         },
         "top": (("layer",), nanmean(top)),
@@ -83,7 +83,7 @@ def cacheability(trace: Trace, *, k: int = 16, below: float = 0.9) -> xr.Dataset
         "ahead": (("layer", "distance"), nanmean(_values(trace, "mass_ahead"))),
         **{name: (("layer",), _by_layer(_values(trace, name))) for name in (f"keys_{100 * s:.0f}" for s in SHARES)},
     }
-    coords = {"layer": trace.data["layer"].values, "kind": list(KINDS), "distance": list(_CLASSES)}
+    coords = {"layer": trace.data["layer"].values, "held": list(KINDS), "distance": list(_CLASSES)}
     return xr.Dataset(data, coords=coords)
 
 

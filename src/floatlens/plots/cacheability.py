@@ -14,9 +14,9 @@ __all__ = ["plot_cacheability"]
 
 _COSINE = Axis("cosine with the step before")
 _PANELS: tuple[tuple[str, str, Axis, str, dict[str, Any]], ...] = (
-    ("prompt", "Keys of the prompt", _COSINE, "key", {"kind": "prompt"}),
-    ("committed", "Keys of committed tokens", _COSINE, "key", {"kind": "committed"}),
-    ("masked", "Keys of masked positions", _COSINE, "key", {"kind": "masked"}),
+    ("prompt", "Keys of the prompt", _COSINE, "key", {"held": "prompt"}),
+    ("committed", "Keys of committed tokens", _COSINE, "key", {"held": "committed"}),
+    ("masked", "Keys of masked positions", _COSINE, "key", {"held": "masked"}),
     ("top", "Column of the most attended key", _COSINE, "top", {}),
     ("recall", "Recall of the first step", Axis("share of the top keys", percent=True, range=(0, 1.02)), "recall", {}),
     ("keys_95", "Keys for 95 % of a row", Axis("keys", range=(0, None)), "keys_95", {}),

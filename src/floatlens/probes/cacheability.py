@@ -70,10 +70,12 @@ class Cacheability(RowSample):
         self.max_bytes = max_bytes
         self._layers = 1
         self._before: dict[int, _Before] = {}
+        self._states: dict[int, Tensor] = {}  # of the last pass, also where it only filled the cache
         self._norm = self._mass = torch.empty(0)
 
     def prepare(self, shape: Any) -> None:
         self._before.clear()
+        self._states.clear()
         self._layers = shape.layers
 
     def begin(self, layer: Layer) -> None:
@@ -91,8 +93,10 @@ class Cacheability(RowSample):
             self._mass[block.batch, : block.keys] += (weight.unsqueeze(2) @ block.exp).squeeze(2).sum(1)
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
-        now, before = self._now(layer), self._before.get(layer.index)
-        self._before[layer.index] = now
+        now, before = self._now(layer), self._before.get(layer.index) if layer.state.step else None
+        self._states[layer.index] = now.state
+        if layer.state.is_step:
+            self._before[layer.index] = now
         rows = torch.from_numpy(self.chosen + layer.state.offset).to(self.taken.device)
         ahead = torch.zeros(layer.key.shape[0], layer.key.shape[2], dtype=torch.bool, device=rows.device)
         ahead[:, layer.state.offset :] = torch.from_numpy(layer.state.masked).to(rows.device)
@@ -112,10 +116,10 @@ class Cacheability(RowSample):
         key, value = (part.detach().transpose(1, 2).flatten(2).clone() for part in (layer.key, layer.value))
         state, offset = layer.residual.detach().clone(), layer.state.offset
         if offset:
-            held = self._before.get(layer.index)
-            if held is None or held.state.shape[1] < offset:
+            held = self._states.get(layer.index)
+            if held is None or held.shape[1] < offset:
                 raise FloatlensError('probe "cacheability": the cache was filled before the capture began')
-            state = torch.cat([held.state[:, :offset], state], dim=1)
+            state = torch.cat([held[:, :offset], state], dim=1)
         size = (key.numel() + value.numel() + state.numel()) * key.element_size() * self._layers
         if size > self.max_bytes:
             raise FloatlensError(
