@@ -115,6 +115,7 @@ def test_every_figure_in_every_format_unless_asked_otherwise(floatlens: Run, tmp
     assert code == 0
     kinds = ["summary", "drift", "absorption", "qk", "token_classes", "retrieval_heads", "gold_lift", "extremes"]
     kinds += ["rollout-moving-mdm", "anchors-moving-mdm-layer0", "sinks", "sink_kinds", "order", "lens"]
+    kinds += ["smoothing", "cacheability"]
     expected = {f"{kind}.{form}" for kind in kinds for form in ("pdf", "svg", "png")}
     assert {path.name for path in (tmp_path / "figures").iterdir()} == expected
     assert f"{len(expected)} files in" in err
