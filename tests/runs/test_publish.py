@@ -188,7 +188,7 @@ def read(out: Path, name: str, kind: str) -> pd.DataFrame:
 def test_provenance_says_what_the_tables_rest_on(everything: SimpleNamespace) -> None:
     found = json.loads((everything.out / "tables" / "provenance.json").read_text(encoding="utf-8"))
     assert list(found) == list(ANALYSES)
-    assert found["drift"]["settings"] == {"rule": "robust(ε=3.5)"}
+    assert found["drift"]["settings"] == {"rule": "robust(ε=3.5)", "measure": "attention"}
     assert found["absorption"]["settings"]["rule"] == "top1"
     assert found["drift"]["questions"] == {"fixed-arm": 2, "moving-mdm": 3}
     assert found["flow"]["questions"] == {
