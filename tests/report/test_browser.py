@@ -160,7 +160,7 @@ def test_answers_are_shown_as_they_were_scored(both: Watched) -> None:
 
 def test_every_section_says_what_it_rests_on(both: Watched) -> None:
     sections = both.page.locator("section.analysis")
-    assert sections.count() == 13
+    assert sections.count() == 15
     for i in range(13):
         said = sections.nth(i).locator(".small-print").all_inner_texts()
         assert said
