@@ -14,6 +14,7 @@ from scipy import stats
 from floatlens.analysis.intervals import (
     Estimate,
     average_of,
+    average_share_difference,
     by_question,
     difference,
     estimate,
@@ -22,6 +23,7 @@ from floatlens.analysis.intervals import (
     share,
     share_difference,
 )
+from floatlens.analysis.score_tests import paired_ends
 
 NAN = np.nan
 
@@ -61,16 +63,35 @@ def test_symmetric_samples_have_a_t_interval():
 
 
 def test_skewed_samples_have_halls_interval(values):
-    """Both ends solve Hall's cubic for the t quantile, and the longer side is that of the tail."""
+    """Both ends solve Hall's cubic for the t quantile, and the longer side is that of the tail. Of n normal samples the
+    expected kurtosis is 3(n − 1) ÷ (n + 1), and the expected square of the skewness 6(n − 2) ÷ ((n + 1)(n + 3))."""
     found = estimate(values)
-    t = stats.t.ppf(0.975, 39)
+    usual = 3 * 39 / 41 - 1 - 6 * 38 / (41 * 43)
     for place in np.ndindex(2, 3):
         sample = values[(slice(None), *place)]
+        rest = stats.kurtosis(sample, fisher=False) - 1 - stats.skew(sample) ** 2
+        t = stats.t.ppf(0.975, 39 * usual / rest)
         error, skewness = sample.std(ddof=1) / math.sqrt(40), stats.skew(sample) / math.sqrt(40)
         low, high = ((sample.mean() - end[place]) / error for end in (found.low, found.high))
         assert hall(low, skewness) == pytest.approx(t)
         assert hall(high, skewness) == pytest.approx(-t)
         assert -high > t > low
+
+
+def test_degrees_of_freedom_are_those_of_the_variance():
+    """Of two values, as often each, the variance is known: the normal interval. Of ten samples −3, −1, 0, 1, 3,
+    in pairs, the kurtosis is 32.8 ÷ 4² = 2.05, of normal ones 27/11, less 48/143 for their skewness. Of fewer
+    than ten samples the degrees are n − 1."""
+    two = estimate(np.array([0.0, 1.0] * 10))
+    assert ends(two) == pytest.approx(
+        (0.5 - 1.95996 * 0.5 / math.sqrt(19), 0.5 + 1.95996 * 0.5 / math.sqrt(19)), abs=1e-5
+    )
+    ten = estimate(np.array([-3.0, -3, -1, -1, 0, 0, 1, 1, 3, 3]))
+    degrees = 9 * (27 / 11 - 1 - 48 / 143) / (32.8 / 16 - 1)
+    reach = stats.t.ppf(0.975, degrees) * math.sqrt(40 / 9 / 10)
+    assert ends(ten) == pytest.approx((-reach, reach))
+    five = estimate(np.array([-3.0, -1, 0, 1, 3]))
+    assert float(five.high) == pytest.approx(stats.t.ppf(0.975, 4) * math.sqrt(5 / 5))
 
 
 def test_undefined_samples_do_not_count(values):
@@ -211,24 +232,54 @@ def test_a_paired_difference_of_shares_has_tangos_interval(cells, low, high):
     assert (float(found.mean), int(found.n)) == (pytest.approx((cells[1] - cells[2]) / sum(cells)), sum(cells))
 
 
-def newcombe(a, b, phi):
-    """Method 10 of Newcombe, Statistics in Medicine 17 (1998) 873 and 2635: the intervals of both shares as the sides
-    of a triangle."""
+def test_paired_scores_between_0_and_1_count_as_more_pairs_of_0_and_1():
+    """Halves, 3 gained and 1 lost of 14: the sum of squares about the mean is 1 − 1/14; of whole pairs with the same
+    gain and loss the variance would be 4/28 − 1/14². Two such pairs are added to both."""
+    a, b = pairs(6, 3, 1, 4) / 2
+    whole = 4 / 28 - 1 / 14**2
+    counted = 14 * whole * 16 / (1 - 1 / 14 + 2 * whole)
+    expected = paired_ends(*map(np.asarray, (counted * 3 / 28, counted / 28, counted)))
+    assert counted == pytest.approx(25.63, abs=0.01)
+    assert ends(share_difference(a, b, paired=True)) == pytest.approx([float(end) for end in expected])
+    assert ends(share_difference(b, a, paired=True)) == pytest.approx([-float(end) for end in expected[::-1]])
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        share_difference(a, b + 1, paired=True)
+
+
+@pytest.mark.parametrize(("a", "b", "low", "high"), [(1.0, 1.0, -0.1611, 0.1611), (1.0, 0.0, 0.6777, 1)])
+def test_pairs_that_are_all_alike_have_an_interval(a, b, low, high):
+    """± z² ÷ (n + z²) where none differs; (n − z²) ÷ (n + z²) to 1 where all do."""
+    assert ends(share_difference(np.full(20, a), np.full(20, b), paired=True)) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_an_unpaired_difference_of_scores_between_0_and_1_has_newcombes_interval():
+    """Method 10 of Newcombe, Statistics in Medicine 17 (1998) 873: both intervals as the sides of a triangle."""
+    a, b = np.array([1, 0.5, 0.4, 0, 1, 1, 0.5, 0.8]), np.array([1, 0, 0.5, 0, 0.5, 1])
     (low_a, high_a), (low_b, high_b), p, q = ends(share(a)), ends(share(b)), a.mean(), b.mean()
-    down = math.sqrt((p - low_a) ** 2 - 2 * phi * (p - low_a) * (high_b - q) + (high_b - q) ** 2)
-    up = math.sqrt((high_a - p) ** 2 - 2 * phi * (high_a - p) * (q - low_b) + (q - low_b) ** 2)
-    return p - q - down, p - q + up
+    expected = p - q - math.hypot(p - low_a, high_b - q), p - q + math.hypot(high_a - p, q - low_b)
+    assert ends(share_difference(a, b, paired=False)) == pytest.approx(expected)
 
 
-def test_differences_of_scores_between_0_and_1_have_newcombes_interval():
-    """The correlation, if positive, is corrected by 1 ÷ (2n · the standard deviations that 0/1 scores would have)."""
-    a, b = np.array([1, 0.5, 0.4, 0, 1, 1, 0.5, 0.8]), np.array([1, 0, 0.5, 0, 0.5, 1, 0.4, 0.3])
-    p, q = a.mean(), b.mean()
-    phi = np.corrcoef(a, b)[0, 1] - 1 / (16 * math.sqrt(p * (1 - p) * q * (1 - q)))
-    assert ends(share_difference(a, b, paired=True)) == pytest.approx(newcombe(a, b, phi))
-    negative = np.corrcoef(a, 1 - b)[0, 1]
-    assert ends(share_difference(a, 1 - b, paired=True)) == pytest.approx(newcombe(a, 1 - b, negative))
-    assert ends(share_difference(a, b[:6], paired=False)) == pytest.approx(newcombe(a, b[:6], 0))
+def test_an_average_of_sets_alike_has_the_interval_of_all_their_questions():
+    one, three = pairs(6, 3, 1, 4), pairs(18, 9, 3, 12)
+    found = average_share_difference([tuple(one)] * 3)
+    assert ends(found) == pytest.approx(ends(share_difference(*three, paired=True)))
+    assert (float(found.mean), int(found.n)) == (pytest.approx(1 / 7), 42)
+    assert ends(average_share_difference([tuple(one)])) == pytest.approx(ends(share_difference(*one, paired=True)))
+
+
+def test_an_average_of_unlike_sets_weighs_them_alike_and_needs_two_questions_of_each():
+    """By hand, of two sets: ends are sought at z ÷ √2, and their distances from the means put together and halved."""
+    some, none = pairs(6, 3, 1, 4), pairs(10, 0, 0, 10)
+    found = average_share_difference([tuple(some), tuple(none)])
+    apart = [
+        [float(end) for end in paired_ends(*map(np.asarray, counts), stats.norm.ppf(0.975) / math.sqrt(2))]
+        for counts in ((3.0, 1.0, 14.0), (0.0, 0.0, 20.0))
+    ]
+    mean = 1 / 14
+    assert float(found.low) == pytest.approx(mean - math.hypot(1 / 7 - apart[0][0], apart[1][0]) / math.sqrt(2))
+    assert float(found.high) == pytest.approx(mean + math.hypot(apart[0][1] - 1 / 7, apart[1][1]) / math.sqrt(2))
+    assert np.isnan(average_share_difference([tuple(some), (np.ones(1), np.ones(1))]).low)
 
 
 def test_each_column_of_scores_has_the_interval_of_its_own_kind():
@@ -364,3 +415,21 @@ def test_an_estimate_as_text():
     mean, nan = np.float64(0.5), np.float64("nan")
     assert f"{Estimate(mean, nan, nan, nan, np.int64(1))}" == "0.5 (n=1, no interval)"
     assert f"{Estimate(mean, nan, np.float64(0.25), np.float64(1), np.int64(8))}" == "0.5 [0.25, 1] (n=8)"
+
+
+def test_a_correlation_near_1_reaches_further_towards_0():
+    """The plain interval has the corrected number in its middle. Both scales have weights by the square of a number
+    between that and the mean squared as it is, which is biased: seven tenths of the way."""
+    sample = 0.9 + np.random.default_rng(2).normal(0, 0.1, 40)
+    sample += 0.9 - sample.mean()
+    plain, bent = (
+        estimate_by_halves(sample, lambda x: float(x.mean() ** 2), bounds=(-9, 9), correlation=flag)
+        for flag in (False, True)
+    )
+    middle, reach = sum(ends(plain)) / 2, float(plain.high - plain.low) / 2
+    assert middle != pytest.approx(float(plain.mean), abs=1e-5)
+    weight = (0.7 * middle + 0.3 * float(plain.mean)) ** 2
+    fisher = [math.tanh(math.atanh(middle) + side * reach / (1 - weight)) for side in (-1, 1)]
+    expected = [(1 - weight) * end + weight * other for end, other in zip(ends(plain), fisher, strict=True)]
+    assert ends(bent) == pytest.approx(expected)
+    assert middle - float(bent.low) > reach > float(bent.high) - middle

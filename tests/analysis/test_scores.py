@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from floatlens.analysis.intervals import average_of, share_difference
+from floatlens.analysis.intervals import average_share_difference, share_difference
 from floatlens.analysis.scores import gains, scores, table_one
 from floatlens.records.condition import CLOSED, RAG
 from shared import frames
@@ -81,15 +81,13 @@ def test_gains_have_an_interval_where_every_question_gains_and_pairing_narrows_i
 
 def test_gains_of_several_sets_put_their_intervals_together() -> None:
     found = gains(TWO)
-    sets = [
-        share_difference(np.array(new), np.array(old), paired=True)
-        for old, new in (([0.0, 0, 1, 0], [1.0, 1, 1, 0]), ([0.0, 0], [1.0, 0]))
-    ]
-    expected = average_of(sets)
+    sets = [(np.array(new), np.array(old)) for old, new in (([0.0, 0, 1, 0], [1.0, 1, 1, 0]), ([0.0, 0], [1.0, 0]))]
+    expected = average_share_difference(sets)
     total = row(found, model="m", data="average", metric="accuracy")
     assert total[["low", "high"]].tolist() == pytest.approx([float(expected.low), float(expected.high)])
     one = row(found, model="m", data="a", metric="accuracy")
-    assert one[["low", "high"]].tolist() == pytest.approx([float(sets[0].low), float(sets[0].high)])
+    alone = share_difference(*sets[0], paired=True)
+    assert one[["low", "high"]].tolist() == pytest.approx([float(alone.low), float(alone.high)])
 
 
 def test_table_one() -> None:

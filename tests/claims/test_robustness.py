@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from floatlens.analysis.intervals import estimate, no_narrower_than_t
+from floatlens.analysis.intervals import estimate, no_narrower_than_normal
 from floatlens.claims import Claim
 from floatlens.claims.registry import answer_claims
 from floatlens.claims.robustness import spread_over_places
@@ -147,13 +147,13 @@ def test_layouts_without_the_adjacent_one_have_nothing_to_be_compared_with() -> 
 
 
 def test_three_lost_answers_decide_nothing() -> None:
-    """0.1 lost by one kind and nothing by the other: t = 0.1 ÷ (√(0.09 · 30 ÷ 29) ÷ √30) = 1.8, below 2.05. Corrected
+    """0.1 lost by one kind and nothing by the other: 0.1 ÷ (√(0.09 · 30 ÷ 29) ÷ √30) = 1.8, below 1.96. Corrected
     for the skewness of three losses among thirty, the interval alone would not hold 0."""
     lost = np.array([1.0] * 3 + [0.0] * 27)
     found = estimate(lost)
     assert found.low > 0
-    wide = no_narrower_than_t(found, float(found.std / np.sqrt(30)))
-    assert float(wide.low) == pytest.approx(0.1 - 2.0452 * np.sqrt(0.09 / 29), abs=1e-4)
+    wide = no_narrower_than_normal(found, float(found.std / np.sqrt(30)))
+    assert float(wide.low) == pytest.approx(0.1 - 1.95996 * np.sqrt(0.09 / 29), abs=1e-4)
     assert float(wide.high) == float(found.high)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, get_args
 
 import numpy as np
 import xarray as xr
-from scipy import stats
+from numpy.typing import NDArray
 
 from floatlens.analysis.deciding import answer_tokens
 from floatlens.analysis.description import Variable, Words
@@ -76,19 +76,25 @@ WORDS = Words(
 
 def depth_correlation(group: Group, score: Score = "copy") -> Estimate:
     """Spearman correlation of a head's mean score with its layer, with an interval over questions."""
+    values = group.by_question(group.values(score))
+    layers = np.repeat(np.arange(values.shape[1]), values.shape[2])
+    mean_of = nanmean if np.isnan(values).any() else partial(np.mean, axis=0)  # hundreds of times for an interval
 
     def statistic(samples: Floats) -> float:
-        mean = nanmean(samples)  # (layer, head)
-        layers = np.repeat(np.arange(len(mean)), mean.shape[1])
-        flat = mean.ravel()
+        flat = mean_of(samples).ravel()  # (layer, head)
         defined = np.isfinite(flat)
         if not defined.any() or np.ptp(flat[defined]) == 0 or np.ptp(layers[defined]) == 0:
             return float("nan")
-        ranks = stats.rankdata(np.stack([flat[defined], layers[defined]]), axis=1)  # ties have their mean rank
-        first, second = ranks - ranks.mean(axis=1, keepdims=True)
+        first, second = _ranks(flat[defined]), _ranks(layers[defined])
         return float(first @ second / np.sqrt((first @ first) * (second @ second)))
 
-    return estimate_by_halves(group.by_question(group.values(score)), statistic, bounds=(-1, 1))
+    return estimate_by_halves(values, statistic, bounds=(-1, 1), correlation=True)
+
+
+def _ranks(values: NDArray[np.number]) -> Floats:
+    """Ranks about their mean; ties have their mean rank."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((count.cumsum() - count / 2)[place] - len(values) / 2)
 
 
 def share_above(group: Group, half: Half, score: Score = "copy", above: float = THRESHOLDS[0]) -> Estimate:

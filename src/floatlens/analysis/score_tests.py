@@ -20,9 +20,9 @@ _HALVINGS = 50  # of [-1, 1]: ends to 2e-15
 _LEAST = 1e-300  # variance where it is 0: only the observed difference is not rejected
 
 
-def paired_ends(first: Floats, second: Floats, n: Floats) -> tuple[Floats, Floats]:
+def paired_ends(first: Floats, second: Floats, n: Floats, z: float = _Z) -> tuple[Floats, Floats]:
     """Tango's (1998) interval of the difference of two shares on the same n questions; `first` and `second` count the
-    questions right in the one only and in the other only.
+    questions right in the one only and in the other only. The differences in it are those within `z` standard errors.
     Example: `paired_ends(np.array(9.0), np.array(2.0), np.array(44.0))`"""
 
     def statistic(difference: Floats) -> Floats:
@@ -32,7 +32,7 @@ def paired_ends(first: Floats, second: Floats, n: Floats) -> tuple[Floats, Float
         variance = n * (2 * rare + difference * (1 - difference))
         return (first - second - n * difference) / np.sqrt(np.maximum(variance, _LEAST))
 
-    return _not_rejected(statistic, (first - second) / n)
+    return _not_rejected(statistic, (first - second) / n, z)
 
 
 def unpaired_ends(right: Floats, n: Floats, others_right: Floats, others: Floats) -> tuple[Floats, Floats]:
@@ -47,7 +47,7 @@ def unpaired_ends(right: Floats, n: Floats, others_right: Floats, others: Floats
         variance = (one * (1 - one) / n + share * (1 - share) / others) * both / (both - 1)
         return (right / n - others_right / others - difference) / np.sqrt(np.maximum(variance, _LEAST))
 
-    return _not_rejected(statistic, right / n - others_right / others)
+    return _not_rejected(statistic, right / n - others_right / others, _Z)
 
 
 def _likeliest(right: Floats, n: Floats, others_right: Floats, others: Floats, difference: Floats) -> Floats:
@@ -65,7 +65,7 @@ def _likeliest(right: Floats, n: Floats, others_right: Floats, others: Floats, d
     return np.asarray(np.clip(found, np.maximum(0, -difference), np.minimum(1, 1 - difference)))
 
 
-def _not_rejected(statistic: Callable[[Floats], Floats], found: Floats) -> tuple[Floats, Floats]:
+def _not_rejected(statistic: Callable[[Floats], Floats], found: Floats, z: float) -> tuple[Floats, Floats]:
     """The smallest and the largest difference at which the statistic is within ± z. It falls as the difference grows;
     the observed one, `found`, is never rejected."""
     found = np.asarray(found, dtype=np.float64)
@@ -74,6 +74,6 @@ def _not_rejected(statistic: Callable[[Floats], Floats], found: Floats) -> tuple
     side = np.array([1.0, -1.0]).reshape(2, *[1] * found.ndim)
     for _ in range(_HALVINGS):
         middle = (rejected + kept) / 2
-        outside = side * statistic(middle) > _Z
+        outside = side * statistic(middle) > z
         rejected, kept = np.where(outside, middle, rejected), np.where(outside, kept, middle)
     return kept[0], kept[1]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from floatlens.analysis.intervals import Estimate, average_of, share, share_difference
+from floatlens.analysis.intervals import Estimate, average_share_difference, share, share_difference
 from floatlens.analysis.kernels import Floats
 from floatlens.analysis.tables import Table
 from floatlens.records.condition import CLOSED, RAG, Condition
@@ -64,7 +64,8 @@ def gains(answers: pd.DataFrame, before: Condition = CLOSED, after: Condition = 
                 rows.append(_gain(str(model), data, metric, old.mean(), new.mean(), found[data]))
             if values:
                 old, new = (np.mean([value[i].mean() for value in values.values()]) for i in (0, 1))
-                rows.append(_gain(str(model), "average", metric, float(old), float(new), average_of([*found.values()])))
+                whole = average_share_difference([(later, earlier) for earlier, later in values.values()])
+                rows.append(_gain(str(model), "average", metric, float(old), float(new), whole))
     return pd.DataFrame(rows, columns=_GAIN)
 
 
@@ -193,8 +194,7 @@ def _caption(gained: pd.DataFrame, paper: bool, *, misled: bool) -> str:
     text = (
         "In percent. Acc: the answer states an accepted answer (docs/qa.md); F1: over bags of words; Avg.: "
         "the mean of Acc and F1 over data sets, on the questions answered in both conditions; gain: from closed book "
-        "to RAG, in percentage points, with a paired 95 % interval over questions (Newcombe; Tango for scores of 0 and "
-        "1)."
+        "to RAG, in percentage points, with a paired 95 % interval over questions (Tango)."
     )
     if not gained.empty:
         text += f" {int(gained.loc[gained['data'] == 'average', 'n'].max())} questions."

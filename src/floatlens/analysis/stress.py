@@ -3,7 +3,7 @@
 Robustness is the area under the curve divided by the width of its axis (the mean of the points where the axis has no
 scale) and by the score with the gold documents alone; for masks, by the score at the fewest masks. It is computed on
 the questions that have a score at every point and in the reference; its interval leaves out each question in turn, and
-is no narrower than a t interval. It is not defined where the reference is 0.
+is no narrower than a normal interval. It is not defined where the reference is 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from floatlens.analysis.conditions import rank
-from floatlens.analysis.intervals import Estimate, estimate_of, no_narrower_than_t, share
+from floatlens.analysis.intervals import Estimate, estimate_of, no_narrower_than_normal, share
 from floatlens.analysis.kernels import Floats
 from floatlens.data.stress import STRESS_TESTS
 from floatlens.evaluation.metrics import normalise
@@ -107,7 +107,7 @@ def _curve(
 
     scores, clean = (share(given[at].to_numpy(dtype=np.float64)) for at in (line, reference))
     whole = estimate_of(paired, summary)
-    robustness = no_narrower_than_t(whole, float(whole.std))
+    robustness = no_narrower_than_normal(whole, float(whole.std))
     return Curve(*who, test, series, metric, tuple(line), scores, clean, robustness)
 
 

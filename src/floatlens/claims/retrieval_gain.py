@@ -15,10 +15,10 @@ import pandas as pd
 from floatlens.analysis.intervals import (
     Estimate,
     average_of,
+    average_share_difference,
     estimate,
     estimate_of,
-    no_narrower_than_t,
-    share_difference,
+    no_narrower_than_normal,
 )
 from floatlens.analysis.kernels import Floats
 from floatlens.claims.claim import Finding, Limit, claim
@@ -59,14 +59,14 @@ def rag_gain(answers: pd.DataFrame) -> Iterator[Finding]:
         parts = (
             MORE(average_of([_mean(mdm - TIMES * arm) for mdm, arm in gains])),
             LARGER(average_of([_mean(mdm - arm) for mdm, arm in gains])),
-            GAIN(average_of([share_difference(one[:, 1], one[:, 0], paired=True) for one in helped])),
+            GAIN(average_share_difference([(one[:, 1], one[:, 0]) for one in helped])),
         )
         yield compared.finding(parts, list(sets))
 
 
 def _mean(values: Floats) -> Estimate:
     found = estimate(values)
-    return no_narrower_than_t(found, float(found.std / np.sqrt(found.n)))
+    return no_narrower_than_normal(found, float(found.std / np.sqrt(found.n)))
 
 
 @_claim(
@@ -89,7 +89,7 @@ def rag_headroom(answers: pd.DataFrame) -> Iterator[Finding]:
             continue
         mdms = len(compared.mdms)
         each = [estimate_of(values, partial(_share_difference, mdms=mdms)) for values in left.values()]
-        found = average_of([no_narrower_than_t(one, float(one.std)) for one in each])
+        found = average_of([no_narrower_than_normal(one, float(one.std)) for one in each])
         both = np.mean([_shares(values, mdms) for values in left.values()], axis=0)
         note = f"share of the headroom gained: diffusion {percent(both[0])}, autoregressive {percent(both[1])}"
         yield compared.finding((SHARE(found),), list(left), "; ".join(filter(None, [note, reason])))
@@ -130,5 +130,5 @@ def rag_accuracy(answers: pd.DataFrame) -> Iterator[Finding]:
         if np.mean([[side.mean() for side in both] for both in right], axis=0).min() >= CEILING:
             yield compared.unjudged(f"both kinds answer at least {percent(CEILING)} with documents", list(sets))
         else:
-            found = average_of([share_difference(mdm, arm, paired=True) for mdm, arm in right])
+            found = average_share_difference(right)
             yield compared.finding((ACCURACY(found),), list(sets))

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from floatlens.analysis.intervals import Estimate, estimate, estimate_of, no_narrower_than_t, share
+from floatlens.analysis.intervals import Estimate, estimate, estimate_of, no_narrower_than_normal, share
 from floatlens.analysis.kernels import Floats
 from floatlens.analysis.stress import points_of, relative_area
 from floatlens.claims.claim import Finding, Limit, claim
@@ -70,7 +70,7 @@ def _unjudged(compared: Comparison, name: str, values: Floats, reference: Sequen
 
 def _estimate_of(values: Floats, statistic: Callable[[Floats], float]) -> Estimate:
     found = estimate_of(values, statistic)
-    return no_narrower_than_t(found, float(found.std))
+    return no_narrower_than_normal(found, float(found.std))
 
 
 # -- noise ------------------------------------------------------------------------------------------------------------
@@ -173,5 +173,5 @@ def robust_layout(answers: pd.DataFrame) -> Iterator[Finding]:
         mdm, arm = compared.by_kind(values[:, :, 0] - values[:, :, 1:].mean(axis=2))
         note = f"lost, in points: diffusion {100 * mdm.mean():.3g}, autoregressive {100 * arm.mean():.3g}"
         less = estimate(arm - mdm)
-        found = no_narrower_than_t(less, float(less.std / np.sqrt(less.n)))
+        found = no_narrower_than_normal(less, float(less.std / np.sqrt(less.n)))
         yield unjudged or compared.finding((LOST(found),), [name], note)

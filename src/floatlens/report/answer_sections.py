@@ -29,7 +29,7 @@ _LONGEST = 300
 """Characters of an answer that are listed."""
 _INTERVALS = (
     "intervals",
-    "95 %, over questions: Wilson for scores, Tango (0/1) and Newcombe (F1) for their paired differences, "
+    "95 %, over questions: Wilson for scores, Tango for their paired differences, "
     "Hall for KL, jackknife for robustness",
 )
 
