@@ -13,7 +13,7 @@ WORKERS ?= 2
 # One thread per test worker: two torch pools on two cores slow each other down.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help demo setup lint types unit test test-ci test-browser test-slow coverage format bench fuzz gallery findings natural browser clean
+.PHONY: help demo setup lint types unit test test-ci test-browser test-slow coverage format bench bench-gpu fuzz gallery findings natural browser clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ format: $(STAMP)  ## let ruff fix and format
 
 bench: $(STAMP)  ## time and memory of capture and edits, speed-up with two workers (minutes)
 	$(BIN)/floatlens bench
+
+bench-gpu: $(STAMP)  ## capture at the width of LLaDA-8B and Llama-8B on a GPU; skipped with a reason without one
+	$(BIN)/floatlens bench --subject llada-8b --device cuda --lengths 256,1024,2048,4096
+	$(BIN)/floatlens bench --subject llama-8b --device cuda --lengths 256,1024,2048,4096
 
 # Counts and seed, such as FUZZ="--traces 100 --seed 1"; 0 leaves a subject out.
 FUZZ ?=

@@ -72,6 +72,7 @@ from .runs.run import run as run
 from .runs.study import Study as Study
 from .traces import Trace as Trace
 from .traces import open_trace as open_trace
+from .traces.batches import trace_many as trace_many
 from .traces.tracing import trace as trace
 
 __version__: str

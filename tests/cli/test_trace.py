@@ -79,7 +79,9 @@ def test_the_manifest_says_everything_that_was_left_open(
     floatlens: Run, model: Path, data: Data, tmp_path: Path
 ) -> None:
     path, out = data(1), tmp_path / "run"
-    floatlens("trace", model, "--data", path, "--out", out, "--layers", "0,-1", "--seed", "7", *QUICK)
+    floatlens(
+        "trace", model, "--data", path, "--out", out, "--layers", "0,-1", "--seed", "7", "--backend", "fused", *QUICK
+    )
     manifest = json.loads((out / "manifest.json").read_text())
     (facts,) = manifest["models"].values()
     capture = facts["capture"]
@@ -90,6 +92,9 @@ def test_the_manifest_says_everything_that_was_left_open(
     assert manifest["template"] == "default@1"
     assert manifest["data"]["questions"]["count"] == 1
     assert manifest["versions"]["torch"]
+    (first,) = records(out)
+    captured = fl.open_trace(out / first["file"]).data.attrs["capture"]
+    assert captured == {"asked": "fused", "used": "fused", "kernel": "torch flash (cpu)"}
     assert {k: facts[k] for k in ("family", "kind", "layers", "heads", "mask_id", "context")} == {
         "family": "llada",
         "kind": "mdm",

@@ -72,10 +72,12 @@ def test_intervene() -> None:
 
 
 def test_trace() -> None:
-    made = trace_study(MODELS[:1], DATA[:1], probes=["received"], heads="mean", layers=[0, -1], target="answer")
+    made = trace_study(
+        MODELS[:1], DATA[:1], probes=["received"], heads="mean", layers=[0, -1], target="answer", backend="rows"
+    )
     assert (made.conditions, made.traces.questions) == ((), "all")
     assert (made.traces.probes, made.traces.heads, made.traces.layers) == (("received",), "mean", (0, -1))
-    assert made.traces.target == "answer"
+    assert (made.traces.target, made.traces.backend) == ("answer", "rows")
 
 
 def test_what_is_wrong_is_one_line() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from floatlens.attention.host import moved
 from floatlens.models.visibility import Visibility
 
 __all__ = ["HIDDEN", "BlockMask", "as_block_mask", "describe_mask"]
@@ -45,6 +46,7 @@ class BlockMask:
     def of(cls, visible: Visibility) -> BlockMask:
         """The mask of a pass whose model says what each query sees."""
         keys = visible.blocks.shape[1]
+        visible.bounds  # noqa: B018 (worked out before the first layer, as it is read from the device)
         padding = None if visible.real is None or bool(visible.real.all()) else visible.real
         return cls(keys - visible.offset, keys, visible.offset, padding=padding, blocks=visible)
 
@@ -56,7 +58,7 @@ class BlockMask:
     def key_stop(self, stop: int) -> int:
         """One past the last key that queries before `stop` can see."""
         if self.blocks is not None:
-            return int(self.blocks.stop[:stop].max())
+            return int(self.blocks.bounds[1][:stop].max())
         return min(self.kv_length, self.q_offset + stop - self.kv_offset) if self.causal else self.kv_length
 
     def hide(self, logits: Tensor, start: int, stop: int, batch: slice, heads: slice) -> None:
@@ -70,15 +72,15 @@ class BlockMask:
             future = self._keys(first, logits.shape[-1], device) > self._queries(start, stop, device)[:, None]
             logits[..., first:].masked_fill_(future, HIDDEN)
         elif self.blocks is not None:
-            keys, first = logits.shape[-1], int(self.blocks.first_hidden[start:stop].min())
+            keys, first = logits.shape[-1], int(self.blocks.bounds[0][start:stop].min())
             if first < keys:
-                seen = self.blocks.rows(start, stop, batch, first, keys).to(device)
-                logits[..., first:].masked_fill_(~seen, HIDDEN)
+                seen = self.blocks.rows(start, stop, batch, first, keys)
+                logits[..., first:].masked_fill_(~moved(seen, device), HIDDEN)
         elif self.rule is not None:
             visible = self._by_rule(start, stop, logits.shape[-1], batch, device)
             logits.masked_fill_(~visible, HIDDEN)
         if self.padding is not None:
-            real = self.padding[batch, None, None, : logits.shape[-1]].to(device)
+            real = moved(self.padding[batch, None, None, : logits.shape[-1]], device)
             logits.masked_fill_(~real, HIDDEN)
 
     def visible(self, start: int, stop: int, batch: int, device: torch.device) -> Tensor:

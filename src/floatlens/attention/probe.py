@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from floatlens.attention.blocks import Block
+from floatlens.attention.host import moved
 from floatlens.attention.mask import BlockMask
 from floatlens.attention.run_tracker import PassPosition
 from floatlens.attention.softmax import QueryClasses
@@ -92,6 +93,16 @@ class PassState:
         """Queries by region and by whether they are masked; each query group is a union of such classes."""
         of = np.where(self.real & (self.region_of >= 0), self.region_of * 2 + self.masked, -1)
         return QueryClasses(of, len(self.layout.regions))
+
+    def placed(self, what: str, device: torch.device) -> Tensor:
+        """An array of the pass ("key_member", "real", "evidence"; "counts", "by_region" of its classes) on a device, in
+        float32. It is moved once per pass: every copy from the host makes it wait for the device."""
+        held: dict[tuple[str, torch.device], Tensor] = self.__dict__.setdefault("_placed", {})
+        if (what, device) not in held:
+            given = getattr(self.classes if what in ("counts", "by_region") else self, what)
+            tensor = given if isinstance(given, Tensor) else torch.from_numpy(np.asarray(given, dtype=np.float32))
+            held[what, device] = moved(tensor, device)
+        return held[what, device]
 
     @cached_property
     def key_member(self) -> NDArray[np.float32]:
@@ -175,9 +186,9 @@ class Layer:
     def sums(self, unions: Tensor) -> tuple[Tensor, Tensor]:
         """For unions of classes (union, class): sums (batch, union, head, key), query counts (batch, union)."""
         assert self.columns is not None
-        here = unions.to(self.columns.device)
+        here = moved(unions, self.columns.device)
         total = torch.matmul(here, self.columns).transpose(1, 2)
-        return total, self.state.classes.counts.to(here.device) @ here.T
+        return total, self.state.placed("counts", here.device) @ here.T
 
 
 @dataclass(frozen=True)
@@ -207,6 +218,11 @@ class Probe:
     needs: ClassVar[frozenset[Need]] = frozenset()
     attention_only: ClassVar[bool] = True
     """Whether it has nothing to say of layers without attention."""
+    batched: bool = False
+    """Whether its variables of a prompt are the same alone and in a batch, padded on the left; prompts are traced one
+    at a time where a probe does not say so."""
+    holds_positions: ClassVar[tuple[str, ...]] = ()
+    """Its variables of tokens whose values are positions."""
 
     def prepare(self, shape: Shape) -> None:
         """Before the first pass: check the size of what was asked for, and clear what an earlier capture left."""
@@ -216,6 +232,28 @@ class Probe:
 
     def block(self, layer: Layer, block: Block) -> None:
         """Each block of the layer; tensors are reused afterwards, so copy what is kept."""
+
+    def reads_blocks(self, layer: Layer) -> bool:
+        """Whether `block` has to be shown every row of this layer; if not, fused passes may replace the rows."""
+        return type(self).block is not Probe.block
+
+    def rows_wanted(self, layer: Layer) -> NDArray[np.int64] | None:
+        """With fused passes: the rows of the layer that `block` is still shown, sorted. Asked after `begin`."""
+        return None
+
+    def averaged(self, layer: Layer) -> Tensor | None:
+        """With fused passes: values (batch, n, key) whose mean under the attention of each query is wanted."""
+        return None
+
+    def averages(self, layer: Layer, found: Tensor) -> None:
+        """With fused passes: the mean of `averaged` for each query, mean over heads, (batch, query, n)."""
+
+    def key_weights(self, layer: Layer) -> Tensor | None:
+        """With fused passes: w (batch, head, key), where column sums of A_ij / Σ_k A_ik w_k are wanted."""
+        return None
+
+    def weighed_columns(self, layer: Layer, columns: Tensor) -> None:
+        """With fused passes: the sums for `key_weights`, (batch, head, class, key)."""
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         """After the layer's last block: variables of this layer, (batch, then the dims after `layer`)."""
@@ -233,6 +271,13 @@ class Probe:
 
     def output(self, layer: Layer, states: Tensor) -> None:
         """After a layer: the residual stream that leaves it, (batch, query, width)."""
+
+    def kept(self) -> Mapping[Any, Tensor]:
+        """After a step: tensors that the probe wants on the host, fetched with all others in one copy."""
+        return {}
+
+    def fetched(self, arrays: Mapping[Any, NDArray[Any]]) -> None:
+        """The tensors of `kept`, on the host."""
 
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
         """After a pass, for each token committed: variables of the row (of the pass) that decided it."""
@@ -257,6 +302,8 @@ class DecidingRows(Probe):
     def __init__(self) -> None:
         self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._found: dict[int, dict[str, Tensor]] = {}
+        self._placed: tuple[PassState, Tensor] | None = None  # the rows of a pass, on the device
+        self._host: Mapping[tuple[int, str], NDArray[np.generic]] = {}  # `_found` on the host, after the pass
 
     def rows(self, layer: Layer, block: Block, weights: Tensor) -> Mapping[str, Tensor]:
         """The variables (batch, head, row), or (batch, head, row, region), from weights (batch, head, row, key)."""
@@ -270,7 +317,10 @@ class DecidingRows(Probe):
 
     def open(self, index: int, state: PassState, heads: int, device: torch.device) -> None:
         """Make room for the variables of a layer."""
-        self._rows = state.candidates()
+        self._host = {}
+        if self._placed is None or self._placed[0] is not state:
+            self._rows = state.candidates()
+            self._placed = state, moved(torch.from_numpy(self._rows), device)
         batch, rows = len(state.ids), len(self._rows)
         regions = len(state.layout.regions)
         self._found[index] = {
@@ -283,11 +333,17 @@ class DecidingRows(Probe):
             ]
         }
 
-    def inside(self, span: slice) -> tuple[Tensor, slice]:
+    def reads_blocks(self, layer: Layer) -> bool:
+        return type(self).block is not DecidingRows.block
+
+    def rows_wanted(self, layer: Layer) -> NDArray[np.int64] | None:
+        return self._rows
+
+    def inside(self, span: slice, device: torch.device) -> tuple[Tensor, slice]:
         """Which of the candidate rows are in a block: places in it, and their range among the candidates."""
-        found = np.flatnonzero((self._rows >= span.start) & (self._rows < span.stop))
-        where = slice(int(found[0]), int(found[-1]) + 1) if len(found) else slice(0, 0)
-        return torch.from_numpy(self._rows[found] - span.start), where
+        first, last = np.searchsorted(self._rows, (span.start, span.stop)).tolist()
+        assert self._placed is not None
+        return moved(self._placed[1][first:last] - span.start, device), slice(first, last)
 
     def hold(self, index: int, batch: slice, heads: slice, where: slice, found: Mapping[str, Tensor], of: int) -> None:
         """Keep variables of rows; those without heads are a mean over `of` heads."""
@@ -299,10 +355,16 @@ class DecidingRows(Probe):
                 held[batch, where] += values.sum(1) / of
 
     def block(self, layer: Layer, block: Block) -> None:
-        rows, where = self.inside(block.queries)
+        rows, where = self.inside(block.queries, block.exp.device)
         if len(rows):
-            found = self.rows(layer, block, block.weights(rows.to(block.exp.device)))
+            found = self.rows(layer, block, block.weights(rows))
             self.hold(layer.index, block.batch, block.heads, where, found, layer.query.shape[1])
+
+    def kept(self) -> Mapping[Any, Tensor]:
+        return {(layer, name): one for layer, held in self._found.items() for name, one in held.items()}
+
+    def fetched(self, arrays: Mapping[Any, NDArray[Any]]) -> None:
+        self._host = arrays
 
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
         if layer not in self._found:  # it has no attention
@@ -312,6 +374,6 @@ class DecidingRows(Probe):
             raise AssertionError(f"row {row} was no candidate of this pass")
         names = {one.name for one in self.variables if "head" in one.dims}
         return {
-            name: (values[sample, :, at] if name in names else values[sample, at]).cpu().numpy()
-            for name, values in self._found[layer].items()
+            name: self._host[layer, name][sample, :, at] if name in names else self._host[layer, name][sample, at]
+            for name in self._found[layer]
         }

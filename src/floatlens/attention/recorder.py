@@ -16,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from floatlens.attention.backend import Backend
+from floatlens.attention.host import to_host
 from floatlens.attention.mixing import MixerLayer
 from floatlens.attention.probe import Layer, Layout, Mean, PassState, Probe
 from floatlens.attention.select import Select
@@ -103,6 +105,8 @@ class Recorder:
     variables: dict[str, StepStore] = field(default_factory=dict)
     edits: tuple[object, ...] = ()
     """The active edits, including those of an `edit` context."""
+    backend: Backend | None = None
+    """How layers are captured, and which way each of them went."""
 
     def __post_init__(self) -> None:
         self.layers = self.select.layer_ids(self.model.num_layers)
@@ -111,7 +115,8 @@ class Recorder:
         self.specs = {v.name: v for probe in self.probes for v in probe.variables}
         self._per_token = [p for p in self.probes if any(v.dims[0] == "token" for v in p.variables)]
         self._running: dict[tuple[str, int], tuple[Tensor, Tensor | None]] = {}  # sums and weights over cached passes
-        self._current: dict[str, Array] = {}
+        self._current: dict[str, Tensor] = {}  # of the pass, (batch, layer, …), on the device
+        self._picks: dict[torch.device, Tensor] = {}  # the selected heads, by device
         self._state: PassState | None = None
         per_step = [v for v in self.specs.values() if v.dims[0] == "step"]
         share = self.spill_bytes // max(1, len(per_step))
@@ -161,9 +166,20 @@ class Recorder:
             self.steps.append(self._state.step)
             self.blocks.append(self._state.blocks)
             self.lengths.append(self._state.offset + self._state.queries)
-            for name, array in self._current.items():
-                self.variables[name].append(array)
+        if self.model.kind == "arm" or self._state.keep or self.files(self._state.step):
+            self._fetch(self._current if self.files(self._state.step) else {})
+        self._current = {}
         self.passes += 1
+
+    def _fetch(self, filed: Mapping[str, Tensor]) -> None:
+        """What the step found, to the host in one copy: variables that are filed, and what probes keep."""
+        wanted: dict[tuple[int, Any], Tensor] = {(-1, name): one for name, one in filed.items()}
+        wanted |= {(i, name): one for i, probe in enumerate(self.probes) for name, one in probe.kept().items()}
+        arrays = to_host(wanted)
+        for name in filed:
+            self.variables[name].append(arrays[-1, name])
+        for i, probe in enumerate(self.probes):
+            probe.fetched({name: array for (whose, name), array in arrays.items() if whose == i})
 
     def files(self, step: int) -> bool:
         """Whether a step was selected."""
@@ -182,13 +198,16 @@ class Recorder:
             done = self._fit(spec, self._merge(spec, layer, value))
             if name not in self._current:
                 shape = (done.shape[0], len(self.layers), *done.shape[1:])
-                self._current[name] = np.full(shape, np.nan, dtype=spec.dtype)
-            self._current[name][:, self.layers.index(layer.index)] = done.cpu().numpy()
+                kind, blank = getattr(torch, spec.dtype), float("nan") if spec.dtype.startswith("float") else -1
+                self._current[name] = torch.full(shape, blank, dtype=kind, device=done.device)
+            self._current[name][:, self.layers.index(layer.index)] = done
 
     def _fit(self, spec: Variable, value: Tensor) -> Tensor:
         """Keep the selected heads, or their mean, and pad to the final number of keys."""
         if "head" in spec.dims and len(self.heads) < value.shape[1]:
-            value = value[:, list(self.heads)]
+            if value.device not in self._picks:
+                self._picks[value.device] = torch.tensor(self.heads, device=value.device)
+            value = value.index_select(1, self._picks[value.device])
         if self.mean_heads and ("head" in spec.dims or "kv_head" in spec.dims):
             value = value.mean(1)
         if self.length is not None and spec.dims[-1] in ("key", "query") and value.shape[-1] < self.length:

@@ -13,12 +13,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from floatlens.attention.backend import Backend
 from floatlens.attention.blocks import Block, attend
 from floatlens.attention.edit import Edit, applies, hooks_of
 from floatlens.attention.edit_checks import EditChecks
 from floatlens.attention.installation import SESSIONS, Installation
+from floatlens.attention.lse_passes import attend_fused
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.attention.mixer_observer import MixerObserver
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
@@ -117,6 +120,13 @@ class Session(MixerObserver):
         layer.module, layer.root = module, self.model.module
         watched = self.recorder.wants(layer)
         edits, before = self._begin_edits(layer, run) if self.edits else ([], None)
+        backend = self.recorder.backend
+        edited = before is not None or any(edit.acts(layer) or edit.wants_review(layer) for edit in edits)
+        if backend is not None and backend.takes(layer, self.probes if watched else [], edited):
+            out = self._by_fused_passes(backend, layer, run, watched)
+            for edit in edits:
+                edit.end_layer(layer)
+            return out
         groups = {edit.row_group for edit in edits if edit.wants_review(layer)}
         reviews = {rows: ReceivedAttention(layer, rows) for rows in groups}
         columns = watched and "columns" in self.needs
@@ -132,14 +142,48 @@ class Session(MixerObserver):
         )
         checks.finish(out, [edit for edit in edits if edit.acts(layer)])
         if watched:
-            self._open = layer
-            for probe in self.probes:
-                self.recorder.take(probe, layer)
+            self._take(layer)
         for edit in edits:
             if edit.row_group in reviews and edit.wants_review(layer):
                 edit.review(layer, reviews[edit.row_group].received)
             edit.end_layer(layer)
         return out
+
+    def _take(self, layer: Layer) -> None:
+        self._open = layer
+        for probe in self.probes:
+            self.recorder.take(probe, layer)
+
+    def _by_fused_passes(self, backend: Backend, layer: Layer, run: Callable[..., Tensor], watched: bool) -> Tensor:
+        """Output and statistics of a layer by fused passes; the few rows that probes ask for are streamed."""
+        assert backend.kernel is not None
+        if not watched:
+            return attend_fused(backend.kernel, layer).out
+        for probe in self.probes:
+            probe.begin(layer)
+        asked = [(probe, values) for probe in self.probes if (values := probe.averaged(layer)) is not None]
+        weighing = [(probe, weights) for probe in self.probes if (weights := probe.key_weights(layer)) is not None]
+        found = attend_fused(
+            backend.kernel,
+            layer,
+            columns="columns" in self.needs,
+            entropy="entropy" in self.needs,
+            averaged=[values for _, values in asked],
+            weights=weighing[0][1] if weighing else None,
+            most_bytes=(8 if layer.query.device.type == "cpu" else 64) * self.workspace.block_bytes,
+        )
+        layer.columns, layer.entropy = found.columns, found.entropy
+        for (probe, _), average in zip(asked, found.averages or [], strict=True):
+            probe.averages(layer, average)
+        if found.weighed is not None:
+            weighing[0][0].weighed_columns(layer, found.weighed)
+        unused = np.zeros(layer.state.queries, dtype=bool)
+        for probe in self.probes:
+            rows = probe.rows_wanted(layer)
+            for within in [] if rows is None else _runs(rows):
+                run(visit=partial(probe.block, layer), needed=unused, within=within)
+        self._take(layer)
+        return found.out
 
     def _begin_edits(self, layer: Layer, run: Callable[..., Tensor]) -> tuple[list[Edit], Before | None]:
         """The edits that take part in this layer, after their previews (or with a callback that makes them)."""
@@ -211,6 +255,12 @@ class Session(MixerObserver):
         return visit
 
 
+def _runs(rows: NDArray[np.int64], gap: int = 32) -> list[slice]:
+    """Slices that cover sorted rows; a gap shorter than `gap` is streamed along, which is cheaper than a new start."""
+    parts = np.split(rows, np.flatnonzero(np.diff(rows) > gap) + 1)
+    return [slice(int(part[0]), int(part[-1]) + 1) for part in parts if len(part)]
+
+
 def _streamed(
     module: nn.Module,
     query: Tensor,
@@ -251,15 +301,18 @@ def capture(
     length: int | None = None,
     mean_heads: bool = False,
     workspace: Workspace | None = None,
+    backend: str | Backend = "auto",
 ) -> Installation[Recorder]:
     """Observe every pass of `model`; the recorder that is yielded holds the results of the probes.
 
     `layout` names the regions of the sequence (default: everything is "question"). `steps` and `length` are upper
-    bounds of the run: probes check their size against them, and arrays are padded to `length`.
+    bounds of the run: probes check their size against them, and arrays are padded to `length`. `backend` is "auto",
+    "rows" or "fused" (see `Backend`).
 
     Example: `with capture(model, [Received()]) as rec: model.forward(ids)`
     """
     made = list(probes)
+    how = backend if isinstance(backend, Backend) else Backend(backend, model.device)
     chosen = [*ambient_edits(model), *edits]
     longest = length or model.max_length or 0
     shape = Shape(model.num_layers, model.num_heads, steps, longest, partial(readout, model), model.mask_id)
@@ -272,7 +325,7 @@ def capture(
     for edit in edits:
         edit.prepare(model, shape)
     recorder = Recorder(model, made, layout, select or Select(), steps, length, mean_heads)
-    recorder.edits = tuple(chosen)
+    recorder.edits, recorder.backend = tuple(chosen), how
     session = Session(model, made, chosen, recorder, workspace or Workspace())
     return installed(model, session, recorder, recorder.release)
 

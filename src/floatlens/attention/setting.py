@@ -10,6 +10,7 @@ from typing import Any, Literal
 from floatlens.core.errors import FloatlensError
 
 __all__ = [
+    "BackendName",
     "ControlKind",
     "RowGroup",
     "Setting",
@@ -21,6 +22,8 @@ __all__ = [
     "span",
 ]
 
+BackendName = Literal["auto", "rows", "fused"]
+"""How attention is captured: streamed rows of weights, fused passes, or whichever suits the device."""
 ControlKind = Literal["count", "mass"]
 """What a random control has in common with its edit: the number of keys or heads, or the attention that is moved."""
 RowGroup = Literal["all", "answer", "last"]

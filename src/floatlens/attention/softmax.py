@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from floatlens.attention.host import moved
 from floatlens.attention.mask import HIDDEN
 from floatlens.core.errors import FloatlensError
 
@@ -47,10 +48,25 @@ class QueryClasses:
         self.counts = self.member.sum(-1)
         """(batch, class): number of queries of each class."""
         self._spans: dict[tuple[int, int], slice] = {}
+        self._placed: dict[torch.device, Tensor] = {}
+        self._unions: dict[tuple[object, torch.device], Tensor] = {}
+
+    def on(self, device: torch.device) -> Tensor:
+        """`member` on a device; it is moved there once."""
+        if device not in self._placed:
+            self._placed[device] = moved(self.member, device)
+        return self._placed[device]
 
     def union(self, classes: Sequence[Sequence[int]]) -> Tensor:
         """(union, class): 1 where a present class belongs to the union."""
         return torch.from_numpy(np.stack([np.isin(self.present, list(c)) for c in classes]).astype(np.float32))
+
+    def union_on(self, classes: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+        """The same on a device; it is moved there once."""
+        key = (tuple(tuple(one) for one in classes), device)
+        if key not in self._unions:
+            self._unions[key] = moved(self.union(classes), device)
+        return self._unions[key]
 
     @cached_property
     def by_region(self) -> Tensor:
@@ -61,7 +77,8 @@ class QueryClasses:
         """The shortest slice of `present` that covers all queries of a block."""
         span = self._spans.get((queries.start, queries.stop))
         if span is None:
-            some = np.flatnonzero(self.member[:, :, queries].sum((0, 2)).numpy())
+            some = np.unique(self.index[:, queries])
+            some = some[some >= 0]
             span = slice(int(some[0]), int(some[-1]) + 1) if len(some) else slice(0, 0)
             self._spans[queries.start, queries.stop] = span
         return span
@@ -155,7 +172,7 @@ def softmax_block(
 def class_columns(exp: Tensor, inverse: Tensor, classes: QueryClasses, batch: slice, queries: slice) -> Tensor:
     """Sums of the weights over the block's queries of each class: (batch, head, class, key)."""
     samples, heads, rows, keys = exp.shape
-    picks = classes.member[batch, classes.within(queries), queries].to(exp.device)
+    picks = classes.on(exp.device)[batch, classes.within(queries), queries]
     scaled = picks.unsqueeze(1) * inverse.unsqueeze(2)
     flat = torch.bmm(scaled.reshape(samples * heads, -1, rows), exp.reshape(samples * heads, rows, keys))
     return flat.view(samples, heads, -1, keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,12 @@ def bench(
             "Cost of capture, edits, digests or contributions, speed-up with two workers, update of an index, or all."
         ),
     ] = "all",
+    subject: Annotated[
+        str | None,
+        option("Capture at a published width: llada-8b, dream-7b, llama-8b, nemotron-3b.", metavar="NAME"),
+    ] = None,
+    layers: Annotated[int, option("Layers of --subject that are built.", min=1)] = 2,
+    device: Annotated[str, option("Device of --subject.", metavar="NAME")] = "cpu",
     lengths: Annotated[
         str | None,
         option("Comma-separated sequence lengths.", metavar="N,N", default="512 to 8192, or to 2048"),
@@ -42,6 +49,9 @@ def bench(
 
     given = parse_numbers(lengths, "--lengths", "512,2048")
     chosen: dict[str, Any] = {"threads": threads} | ({} if given is None else {"lengths": given})
+    if subject is not None:
+        _bench_width(subject, given or (256, 1024), rounds or 3, layers, device, threads)
+        return
     if part in ("all", "capture"):
         results = benches.run(benches.Plan(rounds=rounds or 3, memory=memory, **chosen), say=say)
         sys.stdout.write(benches.as_markdown(results))
@@ -72,3 +82,19 @@ def bench(
         cost = index.measure(rounds=rounds or 3, say=say)
         sys.stdout.write(index.as_markdown(cost))
         say("saved {} and {}".format(*index.save(cost, out)))
+
+
+def _bench_width(
+    subject: str, lengths: Sequence[int], rounds: int, layers: int, device: str, threads: int | None
+) -> None:
+    import torch
+
+    from floatlens_lab.bench import width
+
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        say(f"skipped: --device {device}, and torch {torch.__version__} finds no GPU here")
+        return
+    if threads is not None:
+        torch.set_num_threads(threads)
+    results = width.rehearse(subject, lengths, rounds, layers, device, say=say)
+    sys.stdout.write(width.as_markdown(subject, results))

@@ -61,10 +61,15 @@ class CaptureOptions:
         str | None, _capture("Comma-separated layers, such as 0,1,-1.", metavar="NUMBERS", default="all")
     ] = None
 
+    backend: Annotated[
+        Literal["auto", "rows", "fused"],
+        _capture("Capture by rows of weights, or by fused attention with log-sum-exps; auto: fused on GPUs."),
+    ] = "auto"
+
     def values(self) -> dict[str, Any]:
         """As options of the preset, and of `floatlens.trace`."""
         probes, layers = parse_names(self.probes, "--probes"), parse_numbers(self.layers, "--layers", "0,1,-1")
-        return {"probes": probes, "heads": self.heads, "layers": layers}
+        return {"probes": probes, "heads": self.heads, "layers": layers, "backend": self.backend}
 
 
 def trace(
@@ -146,7 +151,7 @@ def _trace_question(ref: str, out: Path, asked: QuestionOptions, capture: Captur
     from floatlens.traces.tracing import trace as trace_one
 
     given: dict[str, Any] = {"question": asked.question, "documents": documents, "gold": gold, "target": target}
-    given |= planned.capture.model_dump(include={"probes", "heads"}) | common.prompt.values() | settings
+    given |= planned.capture.model_dump(include={"probes", "heads", "backend"}) | common.prompt.values() | settings
     with progress("tracing", 1) as bar, _watched(model, settings, bar):
         try:
             found = trace_one(model, select=Select(layers=planned.capture.layers), **given)

@@ -77,6 +77,11 @@ class Visibility:
         return bounds.amax(0)
 
     @cached_property
+    def bounds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """`first_hidden` and `stop` as arrays."""
+        return self.first_hidden.numpy(), self.stop.numpy()
+
+    @cached_property
     def _bounds(self) -> Tensor:
         """(batch, query): the number of keys in a query's own block and in those before."""
         of = self.blocks.cpu()

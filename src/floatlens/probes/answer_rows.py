@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +21,8 @@ class AnswerRows(DecidingRows):
     the mass on each region, mean over heads."""
 
     name = "answer_rows"
+    batched = True
+    holds_positions = ("answer_argmax",)
     variables = (
         Variable("answer_argmax", _TOKENS, "replace", "key with the largest weight in the deciding row", "int32"),
         Variable("answer_peak", _TOKENS, "replace", "that largest weight"),
@@ -31,11 +32,10 @@ class AnswerRows(DecidingRows):
 
     def rows(self, layer: Layer, block: Block, weights: Tensor) -> Mapping[str, Tensor]:
         peak, key = weights.max(-1)
-        regions = torch.from_numpy(layer.state.key_member[block.batch, : block.keys]).to(weights.device)
+        regions = layer.state.placed("key_member", weights.device)[block.batch, : block.keys]
         flow = torch.einsum("bhrk,bkg->bhrg", weights, regions)
         found = {"answer_argmax": key, "answer_peak": peak, "answer_flow": flow}
         if layer.state.evidence is not None:
-            span = layer.state.evidence[block.batch, : block.keys].astype(np.float32)
-            marked = torch.from_numpy(span).to(weights.device)
+            marked = layer.state.placed("evidence", weights.device)[block.batch, : block.keys]
             found["answer_evidence"] = torch.einsum("bhrk,bk->bhr", weights, marked)
         return found

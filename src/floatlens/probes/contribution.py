@@ -36,6 +36,7 @@ class Contribution(Probe):
     """Shares sum to 1 over keys. A layer without heads holds the same numbers at every head."""
 
     name = "contribution"
+    batched = True
     variables = (
         Variable("contribution", HEAD_KEY, "mean", "mean contribution of a key over all queries; sums to 1"),
         Variable("contribution_masked", HEAD_KEY, "mean", "the same over queries that are still masked"),
@@ -76,6 +77,15 @@ class Contribution(Probe):
         columns = class_columns(block.exp, inverse, classes, block.batch, block.queries)
         self._columns[(*at, classes.within(block.queries), slice(block.keys))] += columns
 
+    def reads_blocks(self, layer: Layer) -> bool:
+        return False
+
+    def key_weights(self, layer: Layer) -> Tensor | None:
+        return self._norms
+
+    def weighed_columns(self, layer: Layer, columns: Tensor) -> None:
+        self._columns = columns
+
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         return _reduced(layer.state, self._columns * self._norms[:, :, None])
 
@@ -84,7 +94,7 @@ class Contribution(Probe):
         self._columns = torch.zeros(size, device=layer.terms.device)
 
     def mixer_block(self, layer: MixerLayer, rows: slice, shares: Tensor) -> None:
-        self._columns += layer.state.classes.member[:, :, rows].to(shares.device) @ shares
+        self._columns += layer.state.classes.on(shares.device)[:, :, rows] @ shares
 
     def mixer(self, layer: MixerLayer) -> Mapping[str, Tensor | Mean]:
         return _reduced(layer.state, self._columns[:, None].expand(-1, layer.heads, -1, -1))
@@ -130,13 +140,12 @@ def _projection(layer: Layer) -> Tensor:
 def _reduced(state: PassState, columns: Tensor) -> Mapping[str, Tensor | Mean]:
     """All variables, from contributions (batch, head, class, key) summed over the queries of each class."""
     classes, device = state.classes, columns.device
-    unions = classes.union([group_classes(state, group) for group in _GROUPS.values()]).to(device)
-    counts = classes.counts.to(device)
+    unions = classes.union_on([group_classes(state, group) for group in _GROUPS.values()], device)
+    keys, by_region, counts = (state.placed(name, device) for name in ("key_member", "by_region", "counts"))
     total, count = (unions @ columns).transpose(1, 2), counts @ unions.T
     found: dict[str, Tensor | Mean] = {
         name: Mean(total[:, i], count[:, i, None, None]) for i, name in enumerate(_GROUPS)
     }
-    by_region, keys = classes.by_region.to(device), torch.from_numpy(state.key_member).to(device)
     mass = columns @ keys[:, None]  # (batch, head, class, region)
     question = state.layout.index("question")
     asked = torch.zeros_like(by_region[0]) if question is None else by_region[question]

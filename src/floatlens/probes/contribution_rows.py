@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,6 +26,8 @@ class ContributionRows(DecidingRows):
     at every head."""
 
     name = "contribution_rows"
+    batched = True
+    holds_positions = ("contribution_argmax",)
     variables = (
         Variable("contribution_argmax", _TOKENS, "replace", "key that contributes most to the deciding row", "int32"),
         Variable("contribution_peak", _TOKENS, "replace", "its contribution"),
@@ -62,9 +63,9 @@ class ContributionRows(DecidingRows):
         self.open(layer.index, layer.state, layer.heads, layer.terms.device)
 
     def mixer_block(self, layer: MixerLayer, rows: slice, shares: Tensor) -> None:
-        picked, where = self.inside(rows)
+        picked, where = self.inside(rows, shares.device)
         if len(picked):
-            chosen = shares[:, None, picked.to(shares.device)].expand(-1, layer.heads, -1, -1)
+            chosen = shares[:, None, picked].expand(-1, layer.heads, -1, -1)
             every = slice(None)
             self.hold(layer.index, every, every, where, _of_rows(layer.state, chosen, every), layer.heads)
 
@@ -73,14 +74,14 @@ def _of_rows(state: PassState, shares: Tensor, batch: slice) -> dict[str, Tensor
     """The variables of rows, from shares (batch, head, row, key)."""
     peak, key = shares.max(-1)
     keys = shares.shape[-1]
-    regions = torch.from_numpy(state.key_member[batch, :keys]).to(shares.device)
+    regions = state.placed("key_member", shares.device)[batch, :keys]
     found = {
         "contribution_argmax": key,
         "contribution_peak": peak,
         "contribution_answer_flow": shares @ regions[:, None],
     }
     if state.evidence is not None:
-        marked = torch.from_numpy(state.evidence[batch, :keys].astype(np.float32)).to(shares.device)
+        marked = state.placed("evidence", shares.device)[batch, :keys]
         found["contribution_evidence"] = (shares @ marked[:, None, :, None])[..., 0]
     return found
 
@@ -112,6 +113,9 @@ class ContributionRollout(Rollout):
     def begin(self, layer: Layer) -> None:
         super().begin(layer)
         self._norms = self._written.of(layer)
+
+    def reads_blocks(self, layer: Layer) -> bool:
+        return True  # each head normalises its rows anew, so no mean over heads of plain weights gives the product
 
     def summed(self, block: Block) -> Tensor:
         norms = self._norms[block.batch, block.heads][:, :, : block.keys]

@@ -17,6 +17,7 @@ class Entropy(Probe):
     """One number per query: 0 for a single key, ln T for uniform attention over T keys."""
 
     name = "entropy"
+    batched = True
     variables = (Variable("entropy", HEAD_QUERY, "append", "entropy of a query's attention, in nats"),)
     needs: ClassVar[frozenset[Need]] = frozenset({"entropy"})
 

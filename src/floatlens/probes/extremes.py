@@ -18,6 +18,7 @@ class Extremes(Probe):
     """|x| is the norm of the state that enters the layer, before its normalisation."""
 
     name = "extremes"
+    batched = True
     variables = (
         Variable("value_norm", KV_HEAD_KEY, "replace", "|v|"),
         Variable("residual_norm", ("step", "layer", "key"), "append", "|x| of the state that enters the layer"),

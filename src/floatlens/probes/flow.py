@@ -18,6 +18,7 @@ class Flow(Probe):
     """Each row sums to 1 over `region`: the mean mass that a query of `from_region` puts on each region's keys."""
 
     name = "flow"
+    batched = True
     variables = (
         Variable(
             "flow", ("step", "layer", "from_region", "region"), "mean", "mean mass from a region's queries, head mean"
@@ -29,14 +30,13 @@ class Flow(Probe):
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         state, columns = layer.state, layer.columns
         assert columns is not None
-        keys = torch.from_numpy(state.key_member).to(columns.device)
-        by_region = state.classes.by_region.to(columns.device)
+        keys, by_region, of_class = (state.placed(n, columns.device) for n in ("key_member", "by_region", "counts"))
         mass = columns @ keys.unsqueeze(1)  # (batch, head, class, region)
-        counts = state.classes.counts.to(columns.device) @ by_region.T
+        counts = of_class @ by_region.T
         total = by_region @ mass.mean(1)
         question = state.layout.index("question")
         asked = torch.zeros_like(by_region[0]) if question is None else by_region[question]
-        asked_count = state.classes.counts.to(columns.device) @ asked
+        asked_count = of_class @ asked
         return {
             "flow": Mean(total, counts.unsqueeze(-1)),
             "question_flow": Mean(torch.einsum("c,bhcr->bhr", asked, mass), asked_count[:, None, None]),

@@ -7,7 +7,7 @@ own final norm and head once the final tokens are known. The size of what is kep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor
 
+from floatlens.attention.host import moved
 from floatlens.attention.probe import Layer, Need, Probe, Shape
 from floatlens.attention.variable import Variable
 from floatlens.core.errors import FloatlensError
@@ -52,6 +53,8 @@ class Lens(Probe):
     def _clear(self) -> None:
         self._rows: dict[int, NDArray[np.int64]] = {}  # by step: the rows that were kept, as positions
         self._states: dict[int, dict[int, Tensor]] = {}  # by layer and step: (row, width)
+        self._fresh: dict[tuple[int, int], Tensor] = {}  # of the last pass, by layer and step, on the device
+        self._at = torch.empty(0, dtype=torch.int64)
         self._tokens: list[Committed] = []
 
     def prepare(self, shape: Shape) -> None:
@@ -64,7 +67,18 @@ class Lens(Probe):
         if state.step not in self._rows:
             self._check(len(rows), states)
             self._rows[state.step] = rows + state.offset
-        self._states.setdefault(layer.index, {})[state.step] = states[0, rows.tolist()].cpu()
+            self._at = torch.from_numpy(rows)
+        self._at = at = moved(self._at, states.device)
+        self._fresh[layer.index, state.step] = states[0].index_select(0, at)
+
+    def kept(self) -> Mapping[Any, Tensor]:
+        bits = {torch.bfloat16: torch.int16}  # numpy has no bfloat16
+        return {at: one.view(bits.get(one.dtype, one.dtype)) for at, one in self._fresh.items()}
+
+    def fetched(self, arrays: Mapping[Any, NDArray[Any]]) -> None:
+        for (layer, step), states in arrays.items():
+            self._states.setdefault(layer, {})[step] = torch.from_numpy(states).view(self._fresh[layer, step].dtype)
+        self._fresh = {}
 
     def _check(self, rows: int, states: Tensor) -> None:
         """Refuse what would take too much memory, before it is kept; later passes keep no more rows than the first."""

@@ -119,6 +119,12 @@ class Matrix(Snapshot):
             size = (batch, len(self.chosen_heads), queries, layer.key.shape[2])
             self._weights = torch.zeros(size, device=layer.query.device)
 
+    def reads_blocks(self, layer: Layer) -> bool:
+        """In the chosen layers; in the chosen steps, or in all where a cache makes later rows build on earlier ones."""
+        state = layer.state
+        chosen = state.keep or bool(state.offset) or state.step in self.chosen_steps
+        return layer.index in self.chosen_layers and chosen
+
     def block(self, layer: Layer, block: Block) -> None:
         if self._weights is None:
             return

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from floatlens.attention.host import moved
 from floatlens.attention.mask import BlockMask
 from floatlens.attention.probe import Layer, Mean
 from floatlens.attention.select import Select
@@ -39,6 +39,7 @@ class QK(Snapshot):
 
     def __init__(self, heatmaps: Select | None = None, max_bytes: int = 256 << 20) -> None:
         super().__init__(heatmaps, max_bytes)
+        self.batched = heatmaps is None
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         if layer.index in self.chosen_layers:
@@ -49,7 +50,7 @@ class QK(Snapshot):
         query, key = layer.query.float(), layer.key.float()
         key_norm = torch.linalg.vector_norm(key, dim=-1)
         query_norm = torch.linalg.vector_norm(query, dim=-1)
-        real = torch.from_numpy(layer.state.real.astype(np.float32)).to(query.device)[:, None]
+        real = layer.state.placed("real", query.device)[:, None]
         first = _first_rows(layer)
         if first is not None:
             dot, cos, norm, weight = _ordered_sums(query, query_norm, real, key, first)
@@ -88,7 +89,7 @@ def _first_rows(layer: Layer) -> Tensor | None:
     None for every other mask, and where all rows see the same keys."""
     mask, blocks = layer.mask, layer.mask.blocks
     if blocks is not None and blocks.together is None:
-        of = blocks.blocks.to(layer.query.device)
+        of = moved(blocks.blocks, layer.query.device)
         return (torch.searchsorted(of, of) - blocks.offset).clamp(min=0)
     if mask.causal and layer.state.queries > 1:
         return torch.arange(-layer.state.offset, layer.state.queries, device=layer.query.device).clamp(min=0)[None]

@@ -35,6 +35,7 @@ class Received(Probe):
     """Shares sum to 1 over keys. A group without queries (masked, in an autoregressive model) is NaN, never 0."""
 
     name = "received"
+    batched = True
     variables = (
         Variable("received", HEAD_KEY, "mean", "mean attention that a key receives over all queries; sums to 1"),
         Variable("received_masked", HEAD_KEY, "mean", "the same over queries that are still masked; NaN without any"),
@@ -45,6 +46,7 @@ class Received(Probe):
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         state = layer.state
-        unions = state.classes.union([group_classes(state, group) for group in GROUPS.values()])
-        total, count = layer.sums(unions)
+        assert layer.columns is not None
+        groups = [group_classes(state, group) for group in GROUPS.values()]
+        total, count = layer.sums(state.classes.union_on(groups, layer.columns.device))
         return {name: Mean(total[:, i], count[:, i, None, None]) for i, name in enumerate(GROUPS)}

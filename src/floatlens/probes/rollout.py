@@ -8,6 +8,7 @@ position. So the result is that of whole matrices, at any length, and no (query,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from floatlens.attention.blocks import Block
+from floatlens.attention.host import moved
 from floatlens.attention.probe import Layer, Mean, PassState, Probe, Shape
 from floatlens.attention.variable import Variable
 
@@ -30,6 +32,7 @@ class Rollout(Probe):
     """
 
     name = "rollout"
+    batched = True
     variables = (Variable("answer_rollout", ("token", "layer", "region"), "replace", _MEANING),)
 
     def __init__(self) -> None:
@@ -38,6 +41,7 @@ class Rollout(Probe):
         self._before: Tensor | None = None
         self._moved = torch.empty(0)
         self._size = (0, 0, 0)  # queries, keys and regions of the pass
+        self._host: Mapping[Any, NDArray[np.float32]] = {}  # what is known after the pass, by layer
 
     def prepare(self, shape: Shape) -> None:
         self._through.clear()
@@ -54,11 +58,12 @@ class Rollout(Probe):
             if not state.offset:
                 self._through.clear()
                 self._kept.clear()
-            self._before = torch.from_numpy(state.key_member.transpose(0, 2, 1).copy())
+            self._before = state.placed("key_member", device).transpose(1, 2).contiguous()
         else:
             self._before = self._known(index - 1)
+        self._host = {}
         if self._before is not None:
-            self._before = self._before.to(device)
+            self._before = moved(self._before, device)
             self._moved = torch.zeros(batch, regions, state.queries, device=device)
 
     def block(self, layer: Layer, block: Block) -> None:
@@ -73,6 +78,15 @@ class Rollout(Probe):
         """Rows (batch, row, key) that are a block of the layer's matrix."""
         if self._before is not None:  # products with regions first are the fast ones: there are few
             self._moved[batch, :, rows] += torch.bmm(self._before[batch, :, : shares.shape[-1]], shares.transpose(1, 2))
+
+    def reads_blocks(self, layer: Layer) -> bool:
+        return False
+
+    def averaged(self, layer: Layer) -> Tensor | None:
+        return self._before
+
+    def averages(self, layer: Layer, found: Tensor) -> None:
+        self._moved = found.transpose(1, 2) * layer.query.shape[1]
 
     def layer(self, layer: Layer) -> Mapping[str, Tensor | Mean]:
         return self.close(layer.index, layer.state, layer.query.shape[1])
@@ -95,16 +109,21 @@ class Rollout(Probe):
             self._kept[index] = mixed
         return {}
 
+    def kept(self) -> Mapping[Any, Tensor]:
+        return {one: known for one in self._through if (known := self._known(one)) is not None}
+
+    def fetched(self, arrays: Mapping[Any, NDArray[Any]]) -> None:
+        self._host = arrays
+
     def deciding_row(self, layer: int, sample: int, row: int) -> Mapping[str, NDArray[np.generic]]:
         return {"answer_rollout": self.of_row(layer, sample, row)}
 
     def of_row(self, layer: int, sample: int, row: int) -> NDArray[np.generic]:
         """(region): of a row of the pass."""
         queries, keys, regions = self._size
-        known = self._known(layer)
-        if known is None:
+        if layer not in self._host:
             return np.full(regions, np.nan, dtype=np.float32)
-        return known[sample, :, keys - queries + row].cpu().numpy()
+        return self._host[layer][sample, :, keys - queries + row]
 
     def _known(self, layer: int) -> Tensor | None:
         """The rollout through a layer, of every position up to this pass; None where it cannot be known."""

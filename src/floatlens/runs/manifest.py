@@ -24,7 +24,7 @@ from floatlens.prompts import load_template
 from floatlens.records.condition import Stressed
 from floatlens.records.store import FORMAT
 from floatlens.runs.workers import cores
-from floatlens.traces.tracing import versions
+from floatlens.traces.dataset import versions
 
 if TYPE_CHECKING:
     from floatlens.runs.items import PlannedData
@@ -83,7 +83,8 @@ def _model(planned: PlannedModel, *, traced: bool) -> dict[str, Any]:
         **asdict(planned.facts),
         "dtype": planned.config.dtype,
         "ask": planned.ask.model_dump(mode="json"),
-        "capture": planned.capture.model_dump(mode="json") if traced else None,
+        # each trace says how its attention was captured; a run may go on with another way, as with another kernel
+        "capture": planned.capture.model_dump(mode="json", exclude={"backend"}) if traced else None,
         "forced": dict(planned.forced) or None,
     }
 

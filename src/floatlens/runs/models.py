@@ -186,7 +186,7 @@ def _capture(study: Study, facts: Facts) -> CaptureConfig:
     tracing = study.traces
     layers = Select(layers=tracing.layers).layer_ids(facts.layers)
     probes = tracing.probes or default_probes(facts.kind, facts.attention_layers)
-    return CaptureConfig(probes=probes, heads=tracing.heads, layers=tuple(layers))
+    return CaptureConfig(probes=probes, heads=tracing.heads, layers=tuple(layers), backend=tracing.backend)
 
 
 def _forced(ask: AskConfig, given: Mapping[str, Any]) -> dict[str, Any]:

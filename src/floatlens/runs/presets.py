@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
+from floatlens.attention.setting import BackendName
 from floatlens.core.validation import validate
 from floatlens.runs.study import Study
 
@@ -124,6 +125,7 @@ def trace_study(
     probes: Sequence[str] | None = None,
     heads: Literal["all", "mean"] = "all",
     layers: Sequence[int] | None = None,
+    backend: BackendName = "auto",
     target: Literal["field", "answer"] | None = None,
     documents: int | None = None,
     controls: int = 0,
@@ -136,7 +138,8 @@ def trace_study(
     values = _values("trace", models, data, options, documents=documents)
     values["conditions"] = []
     values["controls"] = {"shuffled_weights": controls}
-    values["traces"] = {"questions": "all", "probes": probes, "heads": heads, "layers": layers, "target": target}
+    what = {"probes": probes, "heads": heads, "layers": layers, "backend": backend, "target": target}
+    values["traces"] = {"questions": "all", **what}
     return validate(Study, values)
 
 

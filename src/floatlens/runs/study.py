@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from floatlens.attention.setting import RowGroup
+from floatlens.attention.setting import BackendName, RowGroup
 from floatlens.data.stress import Distinct, StressSettings
 from floatlens.decoding.settings import DecodingConfig
 from floatlens.models.config import ModelConfig, Placement
@@ -182,6 +182,9 @@ class Tracing(_Part):
     )
     heads: Literal["all", "mean"] = Field("all", description="keep every head, or their mean")
     layers: tuple[int, ...] | None = Field(None, description="only these, such as [0, 1, -1]; None: all")
+    backend: BackendName = Field(
+        "auto", description="how attention is captured: rows, fused (kernels with log-sum-exps); auto: fused on GPUs"
+    )
     target: Literal["field", "answer"] | None = Field(
         None,
         description="force the record's own target, or its first accepted answer, one token per step; gen_length and "

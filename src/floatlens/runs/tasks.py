@@ -252,6 +252,7 @@ class TraceTask:
             probes=capture.probes,
             select=Select(layers=capture.layers),
             heads=capture.heads,
+            backend=capture.backend,
             template=ask.prompt.template,
             chat=ask.prompt.chat,
             sampler=ask.decoding.sampler,

@@ -21,7 +21,7 @@ _ATTRIBUTES: dict[str, type] = {
     "heads": str,
     "causal": bool,
 }
-_OPTIONAL: dict[str, type] = {"data_set": str, "attention": str, "probes": list, "edits": list}
+_OPTIONAL: dict[str, type] = {"data_set": str, "attention": str, "capture": dict, "probes": list, "edits": list}
 """Attributes that a trace may lack; checked where it has them."""
 
 _REQUIRED: dict[str, dict[str, _Kinds]] = {

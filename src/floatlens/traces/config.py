@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from floatlens.attention.setting import BackendName
 from floatlens.core.config import Config
 
 __all__ = ["CaptureConfig"]
@@ -15,3 +16,4 @@ class CaptureConfig(Config):
     probes: tuple[str, ...] | None = None
     heads: Literal["all", "mean"] = "all"
     layers: tuple[int, ...] | None = None
+    backend: BackendName = "auto"

@@ -24,7 +24,8 @@ window of positions) or "unknown". `variables` declares each variable of a probe
 `data_set`, the name of the data set, is there only where it is known. `decoding` says whether a text was `forced`, and
 then its mean `log_likelihood` (nats per token); the answer is then that text, not the model's. `prompt` has a `hole`
 where a passage was cut open (its first token, how many, whether the text after it was seen) and a digest of the
-`passage`.
+`passage`. `capture` says how attention was captured: `asked` and `used` ("rows", "fused"), the `kernel`, and which
+layers went by `rows` and why.
 """
 
 from __future__ import annotations

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-import math
-import platform
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from importlib.metadata import version
-from importlib.util import find_spec
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import xarray as xr
 
-from floatlens import __version__, prompts
 from floatlens.attention.edit import Edit
-from floatlens.attention.mixing import reach_by_layer
 from floatlens.attention.probe import Layout, Probe
-from floatlens.attention.recorder import Recorder
 from floatlens.attention.select import Select
 from floatlens.attention.session import capture
+from floatlens.attention.setting import BackendName
 from floatlens.attention.softmax import Workspace
 from floatlens.core.errors import FloatlensError
-from floatlens.decoding import Canvas, Decoded, Step, decode_steps, plan
+from floatlens.decoding import Canvas, decode_steps, plan
+from floatlens.decoding.canvas import read_prompts
 from floatlens.decoding.run import finish
 from floatlens.probes import DEFAULT_PROBES, default_probes, make_probes
-from floatlens.traces import SCHEMA_VERSION, Trace
+from floatlens.traces import Trace
+from floatlens.traces.dataset import dataset
 from floatlens.traces.inputs import Given, read_inputs
+from floatlens.traces.samples import Sample, joined_layout, own_steps, taken
 from floatlens.traces.schema import ALWAYS, BLOCKS, FORCED
-from floatlens.traces.store import with_labels
 
 if TYPE_CHECKING:
     from floatlens.models import LanguageModel
     from floatlens.prompts import DocumentLike, HoleLike, Prompt
 
-__all__ = ["DEFAULT_PROBES", "layout_of", "trace"]
+__all__ = ["DEFAULT_PROBES", "Capture", "Ready", "layout_of", "make_ready", "probes_of", "trace", "trace_together"]
 
 
 def trace(
@@ -60,6 +55,7 @@ def trace(
     chat: bool | None = None,
     sampler: str | None = None,
     workspace: Workspace | None = None,
+    backend: BackendName = "auto",
     data_set: str | None = None,
     **settings: Any,
 ) -> Trace:
@@ -70,38 +66,86 @@ def trace(
     of tokens in its middle, or (start, stop) in characters). With a `target` (a text, or `target_ids`) that text is
     written instead of the model's own; the target of a passage is what was cut out, unless `forced=False`. `probes` are
     names or instances (default: `DEFAULT_PROBES`), `select` limits layers, heads and steps, `heads="mean"` averages
-    over heads, `workspace` sets the block size of attention. `settings` go to the sampler (see `floatlens.decode`).
+    over heads, `workspace` sets the block size of attention, `backend` how it is captured: "rows", "fused" (attention
+    kernels that return log-sum-exps), or "auto", fused on GPUs. `settings` go to the sampler (see `floatlens.decode`).
 
     Example: `fl.trace(model, question="Who built it?", documents=["Ann built it.", "It rained."], gold=0).data.flow`
     """
-    _check(heads, data_set)
     what = (question, documents, gold, answers, prompt, prompt_ids, passage, hole, target, target_ids, forced)
-    given = Given(*what, template=template, chat=chat)
-    built, decoding = read_inputs(model, given, dict(sampler=sampler, **settings))
-    canvas = plan(model, built.ids, **decoding)
-    for one in edits:
-        if isinstance(one, Edit) and one.reads_prompts:
-            one.place([built])
+    ready = make_ready(model, Given(*what, template=template, chat=chat), dict(sampler=sampler, **settings))
+    return trace_together(model, [ready], Capture(probes, select, heads, edits, workspace, backend, data_set))[0]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """The arguments of `trace` that say what is recorded, and how."""
+
+    probes: Sequence[str | Probe] | None = None
+    select: Select | None = None
+    heads: Literal["all", "mean"] = "all"
+    edits: Sequence[Edit] = ()
+    workspace: Workspace | None = None
+    backend: BackendName = "auto"
+    data_set: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.heads, self.data_set)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A prompt that is ready to be decoded: the other arguments of `plan`, and the layout of it alone."""
+
+    prompt: Prompt
+    decoding: dict[str, Any]
+    canvas: Canvas
+
+
+def make_ready(model: LanguageModel, given: Given, settings: dict[str, Any]) -> Ready:
+    """The prompt, laid out alone; `settings` are the sampler and its settings."""
+    prompt, decoding = read_inputs(model, given, settings)
+    return Ready(prompt, decoding, plan(model, prompt.ids, **decoding))
+
+
+def trace_together(model: LanguageModel, batch: Sequence[Ready], how: Capture) -> list[Trace]:
+    """The traces of prompts that are decoded together."""
+    decoding = batch[0].decoding
+    if len(batch) > 1 and "target_ids" in decoding:
+        forced = [read_prompts(one.decoding["target_ids"], model.vocab_size, "target")[0] for one in batch]
+        decoding = {**decoding, "target_ids": forced}
+    ids = [list(one.prompt.ids) for one in batch]
+    canvas = plan(model, ids, **decoding)
+    samples = [Sample(i, canvas.starts[i], _layout(one.prompt, one.canvas)) for i, one in enumerate(batch)]
+    for edit in how.edits:
+        if isinstance(edit, Edit) and edit.reads_prompts:
+            edit.place([one.prompt for one in batch])
     with capture(
         model,
-        _checked(make_probes(_default(model) if probes is None else probes)),
-        edits=edits,
-        layout=_layout(built, canvas),
-        select=select,
+        _checked(make_probes(probes_of(model) if how.probes is None else how.probes)),
+        edits=how.edits,
+        layout=samples[0].layout if len(batch) == 1 else joined_layout(samples),
+        select=how.select,
         steps=canvas.max_steps,
         length=canvas.length,
-        mean_heads=heads == "mean",
-        workspace=workspace,
+        mean_heads=how.heads == "mean",
+        workspace=how.workspace,
+        backend=how.backend,
     ) as recorder:
         steps = []
-        for step in decode_steps(model, built.ids, **decoding):
+        for step in decode_steps(model, ids, **decoding):
             recorder.commit(step)
             steps.append(step)
-    made = _dataset(model, built, finish(model, canvas, steps, whole=True), recorder, heads)
-    return Trace(made if data_set is None else made.assign_attrs(data_set=data_set))
+    made = []
+    for one, sample in zip(batch, samples, strict=True):
+        own = steps if len(batch) == 1 else own_steps(steps, sample)
+        found = taken(recorder, sample, len(own), how.heads)
+        data = dataset(model, one.prompt, finish(model, one.canvas, own, whole=True), found, how.heads)
+        made.append(Trace(data if how.data_set is None else data.assign_attrs(data_set=how.data_set)))
+    return made
 
 
-def _default(model: LanguageModel) -> tuple[str, ...]:
+def probes_of(model: LanguageModel) -> tuple[str, ...]:
+    """What a trace of a model records unless told otherwise."""
     own = len(model.attention_layers)
     return default_probes(model.kind, None if own == model.num_layers else own)
 
@@ -142,145 +186,3 @@ def _layout(prompt: Prompt, canvas: Canvas) -> Layout:
     evidence = np.zeros((1, canvas.length), dtype=bool)
     evidence[0, : len(prompt.ids)] = prompt.evidence
     return Layout(tuple(prompt.regions), region_of, evidence if evidence.any() else None)
-
-
-def _dataset(model: LanguageModel, prompt: Prompt, decoded: Decoded, recorder: Recorder, heads: str) -> xr.Dataset:
-    final = decoded.sequence[0].numpy().astype(np.int32)
-    length = len(final)
-    arrays: dict[str, tuple[tuple[str, ...], Any]] = {}
-    for name, store in recorder.variables.items():
-        if len(store):
-            dims = recorder.specs[name].dims
-            if heads == "mean":
-                dims = tuple(dim for dim in dims if dim not in ("head", "kv_head"))
-            stacked = store.stack()[:, 0]
-            arrays[name] = (dims, stacked[..., :length] if dims[-1] in ("key", "query") else stacked)
-    coords: dict[str, Any] = {"step": np.array(recorder.steps, dtype=np.int64), "layer": np.array(recorder.layers)}
-    if heads == "all" or any(v.dims[0] == "token" and "head" in v.dims for v in recorder.specs.values()):
-        coords["head"] = np.array(recorder.heads)
-    for probe in recorder.probes:
-        for name, array in probe.finish(length).items():
-            arrays[name] = (tuple(map(str, array.dims)), array.values)
-            coords |= {str(coord): values.values for coord, values in array.coords.items()}
-    _add_tokens(recorder, arrays)
-    _add_always(recorder, decoded, final, arrays)
-    known = {**ALWAYS, **FORCED, **BLOCKS, **recorder.specs}
-    data = xr.Dataset({n: (d, np.asarray(a, dtype=known[n].dtype)) for n, (d, a) in arrays.items()}, coords)
-    data = data.assign_coords(key=np.arange(length))
-    data.attrs = _provenance(model, prompt, decoded, recorder, heads)
-    for variable in data.data_vars:
-        data[variable].attrs["meaning"] = known[str(variable)].meaning
-    return with_labels(data)
-
-
-def _add_tokens(recorder: Recorder, arrays: dict[str, Any]) -> None:
-    """One entry per committed token, in order of commitment."""
-    tokens = recorder.committed
-    for name in ("position", "id", "step", "row", "confidence"):
-        values = [getattr(token, "token" if name == "id" else name) for token in tokens]
-        arrays[f"token_{name}"] = (("token",), np.array(values))
-    if tokens and tokens[0].probability is not None:
-        arrays["token_probability"] = (("token",), np.array([token.probability for token in tokens]))
-    for name, variable in recorder.specs.items():
-        if variable.dims[0] == "token":
-            shape = next((token.found[name].shape for token in tokens if name in token.found), None)
-            regions = 1 if recorder.layout is None else len(recorder.layout.regions)
-            sizes = {"layer": len(recorder.layers), "head": len(recorder.heads), "region": regions}
-            missing = -1 if "int" in variable.dtype else np.nan  # of tokens whose step was not recorded
-            blank = np.full(shape or [sizes[dim] for dim in variable.dims[1:]], missing)
-            arrays[name] = (variable.dims, np.stack([token.found.get(name, blank) for token in tokens]))
-
-
-def _add_always(recorder: Recorder, decoded: Decoded, final: Any, arrays: dict[str, Any]) -> None:
-    length, layout = len(final), recorder.layout
-    assert layout is not None
-    sequence = np.full((len(recorder.steps), length), -1, dtype=np.int32)
-    for i, number in enumerate(recorder.steps):
-        before = decoded.steps[number].sequence[0].numpy()[:length]
-        sequence[i, : len(before)] = before
-    arrays["sequence"] = (ALWAYS["sequence"].dims, sequence)
-    if recorder.blocks and all(one is not None for one in recorder.blocks):
-        block_of = np.full_like(sequence, -1)
-        for i, one in enumerate(recorder.blocks):
-            assert one is not None
-            block_of[i, : one.shape[1]] = one[0, :length]
-        arrays["block_of"] = (BLOCKS["block_of"].dims, block_of)
-    arrays["final"] = (("key",), final)
-    arrays["region_of"] = (("key",), layout.region_of[0, :length])
-    evidence = np.zeros(length, dtype=bool) if layout.evidence is None else layout.evidence[0, :length]
-    arrays["evidence"] = (("key",), evidence)
-
-
-def _provenance(
-    model: LanguageModel, prompt: Prompt, decoded: Decoded, recorder: Recorder, heads: str
-) -> dict[str, Any]:
-    """The attributes of a trace: where it comes from, as JSON."""
-    tokenizer, canvas, answer = model.tokenizer, decoded.canvas, decoded.answers()[0]
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "model": {
-            "ref": model.ref,
-            "revision": model.revision,
-            "family": model.family,
-            "kind": model.kind,
-            "class": type(model.module).__name__,
-            "shift": model.shift,
-            "mask_id": model.mask_id,
-            "bos_id": model.bos_id,
-            "eos_ids": list(model.eos_ids),
-            "layers": model.num_layers,
-            "heads": model.num_heads,
-            "kv_heads": model.num_kv_heads,
-            **({} if len(model.attention_layers) == model.num_layers else {"reach": reach_by_layer(model)}),
-            "dtype": str(model.dtype).removeprefix("torch."),
-            **({} if model.control is None else {"control": dict(model.control)}),
-            **({} if model.course is None else {"course": model.course.to_dict()}),
-        },
-        "decoding": {
-            "sampler": canvas.sampler,
-            "settings": canvas.settings.model_dump(mode="json"),
-            "forward_passes": decoded.forward_passes,
-            "prompt_length": len(prompt.ids),
-            "answer_ids": answer,
-            "answer": None if tokenizer is None else prompts.answer_text(tokenizer, answer),
-            "forced": decoded.forced,
-            **({"log_likelihood": _log_likelihood(decoded.steps)} if decoded.forced else {}),
-        },
-        "prompt": _prompt_provenance(prompt),
-        "probes": [probe.name for probe in recorder.probes],
-        "variables": {v.name: v.declaration(probe.name) for probe in recorder.probes for v in probe.variables},
-        "edits": [repr(edit) for edit in recorder.edits],
-        "heads": heads,
-        "causal": model.kind == "arm",
-        "attention": model.attention,
-        **({} if model.block_size is None else {"block_size": model.block_size}),
-        "regions": list(prompt.regions),
-        "token_text": [] if tokenizer is None else prompts.token_pieces(tokenizer, decoded.sequence[0].tolist()),
-        "versions": versions(),
-    }
-
-
-def _prompt_provenance(prompt: Prompt) -> dict[str, Any]:
-    return {
-        "question": prompt.question,
-        "titles": [document.title for document in prompt.documents],
-        "gold": prompt.gold,
-        "evidence_kind": prompt.evidence_kind,
-        "template": prompt.template,
-        "chat": prompt.chat,
-        "dropped_documents": 0 if prompt.dropped is None else prompt.dropped.documents,
-        **({} if prompt.hole is None else {"hole": asdict(prompt.hole), "passage": prompt.passage}),
-    }
-
-
-def _log_likelihood(steps: Sequence[Step]) -> float:
-    """Mean log probability of the forced tokens, in nats."""
-    found = [float(p) for step in steps if step.probability is not None for p in step.probability.log()]
-    return math.fsum(found) / len(found)
-
-
-def versions() -> dict[str, str]:
-    """Versions of the libraries that can change a number."""
-    libraries = ("torch", "transformers", "numpy", "tokenizers", "numba")
-    found = {name: version(name) for name in libraries if find_spec(name) is not None}
-    return {"python": platform.python_version(), "floatlens": __version__, **found}

@@ -1,0 +1,179 @@
+"""Capture at the real width: layers of published sizes with random weights, without and with capture, side by side.
+
+A model of 7–8B does not fit here, and its layers are all alike: a few are timed, and the whole is those times its
+number of layers, plus the head. Timing is reported, never asserted.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from floatlens.attention.backend import Backend
+from floatlens.attention.session import capture
+from floatlens.core.errors import FloatlensError
+from floatlens.models.base import Kind, LanguageModel
+from floatlens.probes import make_probes
+from floatlens_lab.bench.subject import PROBES
+
+__all__ = ["SUBJECTS", "Rehearsed", "Width", "as_markdown", "rehearse"]
+
+VARIANTS = ("plain", "eager", "rows", "fused")
+_ROWS = 32
+"""Positions whose logits a step needs."""
+
+
+@dataclass(frozen=True)
+class Width:
+    """The published size of a model."""
+
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    head: int
+    mlp: int
+    vocabulary: int
+    kind: Kind = "mdm"
+
+
+SUBJECTS = {
+    "llada-8b": Width(32, 4096, 32, 32, 128, 12288, 126464),
+    "dream-7b": Width(28, 3584, 28, 4, 128, 18944, 152064),
+    "llama-8b": Width(32, 4096, 32, 8, 128, 14336, 128256, "arm"),
+    "nemotron-3b": Width(26, 3072, 32, 8, 128, 9216, 131072),
+}
+
+
+@dataclass
+class Rehearsed:
+    """One length: seconds of a pass over the layers that were built, by variant and round, and of the head."""
+
+    length: int
+    built: int
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    head: float = 0.0
+
+    def layer(self, variant: str) -> float:
+        """Seconds of one layer, median over rounds."""
+        return statistics.median(self.seconds[variant]) / self.built
+
+    def whole(self, variant: str, layers: int) -> float:
+        """Seconds of a pass of the whole model."""
+        return layers * self.layer(variant) + self.head
+
+
+def rehearse(
+    subject: str,
+    lengths: Sequence[int] = (256, 1024),
+    rounds: int = 3,
+    layers: int = 2,
+    device: str = "cpu",
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Rehearsed]:
+    """Time every length. In float32 on a CPU and in bfloat16 elsewhere; variants take turns."""
+    if subject not in SUBJECTS:
+        raise FloatlensError(f'bench: subject "{subject}"; give one of {", ".join(SUBJECTS)}')
+    size, place = SUBJECTS[subject], torch.device(device)
+    fused = Backend("fused", place)  # refuses here, before anything is built
+    results, head = [], _head_seconds(size, place)
+    model = _make(size, layers, max(lengths), place)
+    for length in lengths:
+        found = Rehearsed(length, layers, {name: [] for name in VARIANTS}, head)
+        make = torch.Generator().manual_seed(length)
+        ids = torch.randint(0, 1000, (1, length), generator=make).to(place)
+        for number in range(-1, rounds):  # the first is not counted: pools and compilers start in it
+            for name in VARIANTS:
+                took = _timed(partial(_pass, model, ids, name, fused), place)
+                if number >= 0:
+                    found.seconds[name].append(took)
+        say(f"T = {length}: a layer takes " + ", ".join(f"{n} {found.layer(n) * 1e3:.0f} ms" for n in VARIANTS))
+        results.append(found)
+    return results
+
+
+def _make(size: Width, layers: int, length: int, device: torch.device) -> LanguageModel:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(  # type: ignore[call-arg]  # is_causal is read by transformers, and not declared
+        hidden_size=size.width,
+        intermediate_size=size.mlp,
+        num_hidden_layers=layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.kv_heads,
+        head_dim=size.head,
+        vocab_size=1024,  # the head is timed by itself
+        max_position_embeddings=length,
+        is_causal=size.kind == "arm",
+    )
+    with torch.device(device):
+        module = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
+    if device.type != "cpu":
+        module.bfloat16()
+    if size.kind == "arm":
+        return LanguageModel(module, "causal", "arm", "bench:width", shift=True, max_length=length)
+    return LanguageModel(module, "llada", "mdm", "bench:width", shift=False, mask_id=1023, max_length=length)
+
+
+@torch.inference_mode()
+def _pass(model: LanguageModel, ids: Tensor, variant: str, fused: Backend) -> None:
+    rows = torch.arange(1)
+    if variant in ("rows", "fused"):
+        how = fused if variant == "fused" else "rows"
+        with capture(model, make_probes(PROBES), steps=1, length=ids.shape[1], backend=how):
+            model.forward(ids, logits_at=rows)
+        return
+    model.module.set_attn_implementation("sdpa" if variant == "plain" else "eager")
+    try:
+        out = model.module.model(ids, use_cache=False, output_attentions=variant == "eager")
+        if variant == "eager":
+            torch.stack([one.mean(2) for one in out.attentions]).cpu()
+    finally:
+        model.module.set_attn_implementation("sdpa")
+
+
+@torch.inference_mode()
+def _head_seconds(size: Width, device: torch.device) -> float:
+    """Of the logits of a step's rows: the published vocabulary."""
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    weight = torch.full((size.vocabulary, size.width), 0.01, dtype=dtype, device=device)
+    states = torch.ones(_ROWS, size.width, dtype=dtype, device=device)
+    return min(_timed(lambda: states @ weight.T, device) for _ in range(3))
+
+
+def _timed(call: Callable[[], object], device: torch.device) -> float:
+    begin = time.perf_counter()
+    call()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - begin
+
+
+def as_markdown(subject: str, results: Sequence[Rehearsed]) -> str:
+    """Ratios to plain of a layer and of the whole, with the arithmetic."""
+    size = SUBJECTS[subject]
+    lines = [
+        f"| {subject} | T | layer, plain | eager | rows | fused | whole, rows | whole, fused |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for one in results:
+        base, whole = one.layer("plain"), one.whole("plain", size.layers)
+        layer = (f"{one.layer(name) / base:.2f} ×" for name in VARIANTS[1:])
+        ratios = (f"{one.whole(name, size.layers) / whole:.2f} ×" for name in ("rows", "fused"))
+        lines.append(f"| | {one.length} | " + " | ".join((f"{base * 1e3:.0f} ms", *layer, *ratios)) + " |")
+    last = results[-1]
+    lines += [
+        "",
+        f"Whole at T = {last.length}: {size.layers} layers × {last.layer('plain') * 1e3:.0f} ms + head "
+        f"{last.head * 1e3:.0f} ms = {last.whole('plain', size.layers):.2f} s plain; with rows {size.layers} × "
+        f"{last.layer('rows') * 1e3:.0f} ms + {last.head * 1e3:.0f} ms = {last.whole('rows', size.layers):.2f} s. "
+        f"{last.built} layers were built; head: {_ROWS} rows × {size.vocabulary} words.",
+    ]
+    return "\n".join(lines) + "\n"

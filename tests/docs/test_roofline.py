@@ -1,0 +1,36 @@
+"""docs/roofline.py: its table is that of docs/cluster.md, and its arithmetic that of the page."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def roofline() -> Any:
+    spec = importlib.util.spec_from_file_location("floatlens_docs_roofline", DOCS / "roofline.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = made  # dataclasses look their module up
+    spec.loader.exec_module(made)
+    return made
+
+
+def test_the_table_is_the_one_on_the_page(roofline: Any) -> None:
+    assert roofline.table() in (DOCS / "cluster.md").read_text(encoding="utf-8")
+
+
+def test_operations_of_llada(roofline: Any) -> None:
+    """32 × (4 · 4096² + 3 · 4096 · 12288) = 6.98 · 10⁹ weights; at T = 1024 14.3 TFLOP, and 0.55 of attention."""
+    assert roofline.LLADA.body == 6_979_321_856
+    found = roofline.seconds(roofline.GPUS[0], roofline.LLADA, 1024)
+    assert found["operations plain"] / 1e12 == pytest.approx(14.29 + 0.55, abs=0.01)
+    assert found["plain"] == pytest.approx(14.29 / (0.4 * 312) + 0.55 / (0.3 * 312), rel=1e-3)
+    assert found["fused"] == pytest.approx(8 * found["fused, TF32"])
