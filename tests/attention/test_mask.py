@@ -61,6 +61,15 @@ def test_padding_that_hides_nothing_costs_nothing() -> None:
     assert describe(causal_mask_function, 4, 4, 0, torch.tensor([[0, 1, 1, 1]])).padding is not None
 
 
+@pytest.mark.parametrize("samples", [slice(0, 3), slice(1, 3), slice(2, 3)])
+def test_padding_is_hidden_wherever_it_lies(samples: slice) -> None:
+    real = torch.tensor([[0, 0, 1, 1, 0, 1], [1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]], dtype=torch.bool)
+    logits = torch.arange((samples.stop - samples.start) * 30.0).view(-1, 2, 3, 5)  # the last key is not in the block
+    expected = torch.where(real[samples, None, None, :5], logits, HIDDEN)
+    BlockMask(6, 6, padding=real).hide(logits, 0, 3, samples, slice(0, 2))
+    assert torch.equal(logits, expected)
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

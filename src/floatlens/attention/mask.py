@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -80,8 +81,29 @@ class BlockMask:
             visible = self._by_rule(start, stop, logits.shape[-1], batch, device)
             logits.masked_fill_(~visible, HIDDEN)
         if self.padding is not None:
-            real = moved(self.padding[batch, None, None, : logits.shape[-1]], device)
-            logits.masked_fill_(~real, HIDDEN)
+            self._hide_padding(self.padding, logits, batch)
+
+    def _hide_padding(self, padding: Tensor, logits: Tensor, batch: slice) -> None:
+        if logits.device.type == "cpu":  # writes the padded columns alone; a masked fill takes longer than the product
+            for sample, runs in zip(logits, self._padded[batch], strict=True):
+                for run in runs:
+                    sample[..., run].fill_(HIDDEN)
+            return
+        real = moved(padding[batch, None, None, : logits.shape[-1]], logits.device)
+        logits.masked_fill_(~real, HIDDEN)
+
+    @cached_property
+    def _padded(self) -> list[list[slice]]:
+        """The runs of padded keys of each sample."""
+        assert self.padding is not None
+        edges = torch.nn.functional.pad(~self.padding, (1, 1)).char().diff(dim=1)
+        return [
+            [
+                slice(*run)
+                for run in zip((row == 1).nonzero()[:, 0].tolist(), (row == -1).nonzero()[:, 0].tolist(), strict=True)
+            ]
+            for row in edges.cpu()
+        ]
 
     def visible(self, start: int, stop: int, batch: int, device: torch.device) -> Tensor:
         """(batch, 1 or head, stop − start, key), True where query sees key. One block of rows at a time, as `hide`."""
