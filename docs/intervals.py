@@ -283,15 +283,14 @@ def _ranks() -> Iterator[Case]:
         true = float(depth_correlation(_group(_true_means(p)[None])).mean)
         found = _one_by_one(lambda r, n, p=p: _copied(r, n, p), lambda x: depth_correlation(_group(x)))
         yield Case("rank correlation of score and depth", name, true, found, slow=True, draws=RANK_DRAWS, **known)
-    jumps = {"note": "too narrow: one head at the threshold decides", "within": (0.75, MOST)}
-    near = {"note": "0.926 with 1,500 draws more (seed 5), both counted"}
-    for name, p, known in (
-        ("32 heads, scores of all sizes", np.random.default_rng(5).beta(0.5, 2, (8, 8)), jumps),
-        ("32 heads, all near the threshold", np.random.default_rng(5).uniform(0.05, 0.15, (8, 8)), near),
+    wide = {"note": "conservative: a head whose own interval holds the threshold may be on either side", "within": WIDE}
+    for name, p in (
+        ("32 heads, scores of all sizes", np.random.default_rng(5).beta(0.5, 2, (8, 8))),
+        ("32 heads, all near the threshold", np.random.default_rng(5).uniform(0.05, 0.15, (8, 8))),
     ):
         true = float(share_above(_group(_true_means(p)[None]), "deep").mean)
         found = _one_by_one(lambda r, n, p=p: _copied(r, n, p), lambda x: share_above(_group(x), "deep"))
-        yield Case("share of heads above 0.1", name, true, found, slow=True, **known)
+        yield Case("share of heads above 0.1", name, true, found, slow=True, **wide)
 
 
 def _distances() -> Iterator[Case]:

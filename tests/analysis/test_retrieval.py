@@ -205,7 +205,19 @@ def test_share_above_by_half_of_the_layers():
     assert float(share_above(group, "shallow").mean) == 0.25
     assert float(share_above(group, "deep").mean) == 0.75
     assert float(share_above(group, "deep", above=0.5).mean) == 0.5
-    assert float(share_above(group, "deep").low) == float(share_above(group, "deep").high) == 0.75
+
+
+def test_the_interval_of_a_share_of_heads_holds_what_single_heads_leave_open():
+    """Of 4 heads, 2 are at 0.9 and 0 in all of 40 questions, one is at 0.11 and one at 0.09: both may be either."""
+    scores = np.zeros((40, 2, 4))
+    scores[:, 1, 0] = 0.9
+    scores[:, 1, 2] = np.linspace(0, 0.22, 40)
+    scores[:, 1, 3] = np.linspace(0, 0.18, 40)
+    found = share_above(group_of(scores), "deep")
+    assert (float(found.low), float(found.mean), float(found.high), int(found.n)) == (0.25, 0.5, 0.75, 40)
+    assert np.isnan(share_above(group_of(scores[:1]), "deep").low)  # of one question there is none
+    clear = np.where(scores > 0.5, 1.0, 0.0)
+    assert float(share_above(group_of(clear), "deep").low) == float(share_above(group_of(clear), "deep").high) == 0.25
 
 
 def test_tables_hold_the_share_of_retrieval_heads_by_half_and_the_trend():

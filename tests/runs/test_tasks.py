@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from floatlens.attention.memory_budget import MIN_BLOCK_BYTES, MemoryBudget, out_of_memory
+from floatlens.core.errors import FloatlensError
 from floatlens.runs import tasks
 from floatlens.runs.folder import RunFolder
 from floatlens.runs.plan import make_plan
 from floatlens.runs.study_file import read_study
-from floatlens.runs.tasks import Traced, TraceTask
+from floatlens.runs.tasks import TraceBatch, Traced, TraceTask
 from floatlens.runs.workers import Holder
 from floatlens.traces import open_trace
 
@@ -83,6 +84,50 @@ def test_blocks_are_halved_until_they_fit(
     a, b = (open_trace(tmp_path / name / task.file) for name in ("plain", "small"))
     np.testing.assert_allclose(a.data["received"].values, b.data["received"].values, rtol=1e-4, atol=1e-6)
     assert a.answer == b.answer
+
+
+BATCH: dict[str, Any] = {
+    **STUDY,
+    "data": [{"ref": "scale:rag:documents=2", "limit": 3}],
+    "traces": {"questions": 3, "probes": ["received"]},
+    "machine": {"trace_batch": 2},
+}
+
+
+def test_questions_traced_together_have_the_outcomes_of_one_at_a_time(holder: Holder, tmp_path: Path) -> None:
+    plan = make_plan(read_study(BATCH))
+    together = list(plan.trace_tasks(plan.models[0], lambda item: False))
+    assert [len(task.tasks) if isinstance(task, TraceBatch) else 1 for task in together] == [2, 1]
+    batch = pickle.loads(pickle.dumps(together[0]))  # noqa: S301
+    for number, (ours, task) in enumerate(zip(batch.perform(holder), batch.tasks, strict=True)):
+        alone = task.perform(holder)
+        assert ours.record.model_copy(update={"seconds": None}) == alone.record.model_copy(update={"seconds": None})
+        for name, made in (("ours", ours), ("alone", alone)):
+            place(made, tmp_path / f"{name}{number}")
+        a, b = (open_trace(tmp_path / f"{name}{number}" / task.file) for name in ("ours", "alone"))
+        np.testing.assert_allclose(a.data["received"].values, b.data["received"].values, atol=1e-6)
+        np.testing.assert_array_equal(a.data["final"].values, b.data["final"].values)
+
+
+def test_one_bad_question_fails_alone_and_a_failing_batch_is_divided(
+    holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(read_study(BATCH))
+    batch = next(iter(plan.trace_tasks(plan.models[0], lambda item: False)))
+    assert isinstance(batch, TraceBatch)
+    real, bad = tasks.ready_from, batch.tasks[0].example.question
+
+    def refusing(model: Any, arguments: Any) -> Any:
+        if arguments["question"] == bad:
+            raise FloatlensError("too long")
+        return real(model, arguments)
+
+    monkeypatch.setattr(tasks, "ready_from", refusing)
+    first, second = batch.perform(holder)
+    assert (first.record.status, first.record.error, second.record.status) == ("failed", "too long", "done")
+    assert [part.tasks for part in batch.halves()] == [batch.tasks[:1], batch.tasks[1:]]
+    assert batch.halves()[0].halves() == []
+    assert [made.record.error for made in batch.failed("gone")] == ["gone", "gone"]
 
 
 def test_what_never_fits_fails_with_advice(task: TraceTask, holder: Holder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,13 +59,16 @@ def _check_files(run: RunFolder) -> None:
         )
 
 
-def _write(run: RunFolder, result: Traced | Sequence[Record]) -> list[Record]:
+def _write(run: RunFolder, result: Traced | Sequence[Traced] | Sequence[Record]) -> list[Record]:
     """Put outcomes on record; of a batch that was asked again, only what was missing."""
-    if not isinstance(result, Traced):
-        return run.add(result)
-    record = result.record
-    files = {} if record.file is None or result.content is None else {record.file: result.content}
-    return run.add([record], files)
+    outcomes = [result] if isinstance(result, Traced) else list(result)
+    records, files = [], {}
+    for one in outcomes:
+        record = one.record if isinstance(one, Traced) else one
+        records.append(record)
+        if isinstance(one, Traced) and record.file is not None and one.content is not None:
+            files[record.file] = one.content
+    return run.add(records, files)
 
 
 def _first(plan: Plan, run: RunFolder) -> Iterator[Task[Any]]:

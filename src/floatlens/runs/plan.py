@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from floatlens.runs.items import PlannedData, all_items, patch_items, trace_file
 from floatlens.runs.models import PlannedModel, plan_models, words_unknown_in_data
 from floatlens.runs.patching import patched_condition, with_counterfactuals
 from floatlens.runs.retrieval_heads import head_scores, heads_for
-from floatlens.runs.tasks import PatchTask, Question, TraceTask
+from floatlens.runs.tasks import PatchTask, Question, TraceBatch, TraceTask
 from floatlens.traces.schema import probe_of
 from floatlens.traces.tracing import DEFAULT_PROBES
 
@@ -73,14 +74,18 @@ class Plan:
         """The controls of a model."""
         return tuple(one for one in self.models if one.original == model.ref and one is not model)
 
-    def trace_tasks(self, model: PlannedModel, done: Callable[[str], bool]) -> Iterator[TraceTask]:
-        """The questions of a model that are to be traced and are not done."""
+    def trace_tasks(self, model: PlannedModel, done: Callable[[str], bool]) -> Iterator[TraceTask | TraceBatch]:
+        """The questions of a model that are to be traced and are not done; of a data set, so many together."""
         number, target = self.models.index(model), self.study.traces.target
         for data in self.data:
             forced, own = target is not None or data.passages, None if data.passages else target
-            for item in trace_items(model, data):
-                if not done(item.id):
-                    yield TraceTask(model, Question.of(item, item.asked()), trace_file(item, number), forced, own)
+            waiting = (item for item in trace_items(model, data) if not done(item.id))
+            while batch := list(islice(waiting, self.study.machine.trace_batch)):
+                tasks = tuple(
+                    TraceTask(model, Question.of(item, item.asked()), trace_file(item, number), forced, own)
+                    for item in batch
+                )
+                yield tasks[0] if len(tasks) == 1 else TraceBatch(tasks)
 
     def patch_tasks(self, model: PlannedModel, done: Callable[[str], bool]) -> Iterator[PatchTask]:
         """The questions of a model that are to be patched and are not done."""

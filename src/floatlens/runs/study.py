@@ -233,6 +233,12 @@ class Machine(_Part):
         description="torch threads per worker; None: 1 for small models on a CPU, else a share of the cores",
     )
     batch: int = Field(16, ge=1, le=MOST, description="questions decoded together; halved where memory runs out")
+    trace_batch: int = Field(
+        1,
+        ge=1,
+        le=MOST,
+        description="questions traced together, for GPUs; fewer where memory runs out",
+    )
     cpus: float = Field(1.0, ge=0, description="CPUs that Ray reserves for each worker")
     gpus: float = Field(0.0, ge=0, description="GPUs that Ray reserves for each worker")
     address: str | None = Field(None, description="address of a Ray cluster; None: one on this machine, for this run")

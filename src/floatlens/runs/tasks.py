@@ -1,4 +1,4 @@
-"""What a worker is given: a batch of questions to answer, or one question to trace.
+"""What a worker is given: questions to answer or to trace, or one to patch.
 
 A worker may be on another machine, so it writes nothing into the run folder: it gives back records, and the content of
 trace files, which the process that writes puts in place.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -24,8 +26,9 @@ from floatlens.evaluation.patching import PATCHED, PatchedPair, patch_pair
 from floatlens.records.condition import Patched
 from floatlens.records.record import PatchEffects, Record, Snapshot, What
 from floatlens.runs.models import PlannedModel
+from floatlens.traces.batches import ready_from, trace_ready
 from floatlens.traces.store import SUFFIX
-from floatlens.traces.tracing import trace
+from floatlens.traces.tracing import Capture, Ready, trace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from floatlens.runs.workers import Holder
     from floatlens.traces import Trace
 
-__all__ = ["AnswerTask", "PatchTask", "Question", "RefusedTask", "TraceTask", "Traced", "described"]
+__all__ = ["AnswerTask", "PatchTask", "Question", "RefusedTask", "TraceBatch", "TraceTask", "Traced", "described"]
 
 
 @dataclass(frozen=True)
@@ -219,17 +222,17 @@ class TraceTask:
         model = holder.get(self.model.config, self.model.shuffled)
         began = time.perf_counter()
         said: list[str] = []
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", FloatlensWarning)
-            try:
+        try:
+            with _heard(said):
                 found = self._trace(model, holder.budget, said)
-            except FloatlensError as error:
-                return self.failed(str(error))
-        said += [str(one.message) for one in caught if issubclass(one.category, FloatlensWarning)]
-        content = _packed(found)
-        seconds = round(time.perf_counter() - began, 3)
-        more = {"warnings": tuple(said), "file": self.file, "seconds": seconds}
-        return Traced(self._record("done", **more, **described(found)), content)
+        except FloatlensError as error:
+            return self.failed(str(error))
+        return self.traced(found, said, time.perf_counter() - began)
+
+    def traced(self, found: Trace, said: Sequence[str], seconds: float) -> Traced:
+        """The outcome of a trace that succeeded."""
+        more = {"warnings": tuple(said), "file": self.file, "seconds": round(seconds, 3)}
+        return Traced(self._record("done", **more, **described(found)), _packed(found))
 
     def failed(self, error: str) -> Traced:
         return Traced(self._record("failed", error=error))
@@ -240,26 +243,90 @@ class TraceTask:
 
     def _trace(self, model: LanguageModel, budget: MemoryBudget, said: list[str]) -> Trace:
         """The trace, in blocks that fit into memory; `said` gets a line each time that they are halved."""
-        advice = "try heads: mean, fewer layers or probes, or fewer documents"
-        attempt = partial(self._attempt, self.model.named(model))
-        return retry_with_smaller_blocks(budget, attempt, said, f"out of memory on {model.device}; {advice}")
 
-    def _attempt(self, model: LanguageModel, workspace: Workspace) -> Trace:
-        ask, capture = self.model.ask, self.model.capture
-        return trace(
-            model,
+        def attempt(workspace: Workspace) -> Trace:
+            return trace(self.model.named(model), **self.decoded(), **self.recorded(workspace))
+
+        return retry_with_smaller_blocks(budget, attempt, said, _too_large(model))
+
+    def decoded(self) -> dict[str, Any]:
+        """The arguments of `trace` that say what is decoded."""
+        ask = self.model.ask
+        return {
             **self.example.to_trace(self.target),
-            probes=capture.probes,
-            select=Select(layers=capture.layers),
-            heads=capture.heads,
-            backend=capture.backend,
-            template=ask.prompt.template,
-            chat=ask.prompt.chat,
-            sampler=ask.decoding.sampler,
-            workspace=workspace,
-            data_set=self.question.data,
+            "template": ask.prompt.template,
+            "chat": ask.prompt.chat,
+            "sampler": ask.decoding.sampler,
             **(self.model.forced if self.forced else ask.decoding.settings),
-        )
+        }
+
+    def recorded(self, workspace: Workspace) -> dict[str, Any]:
+        """Those that say what is recorded, and how; alike for all questions of a model and a data set."""
+        capture = self.model.capture
+        return {
+            "probes": capture.probes,
+            "select": Select(layers=capture.layers),
+            "heads": capture.heads,
+            "backend": capture.backend,
+            "workspace": workspace,
+            "data_set": self.question.data,
+        }
+
+
+@dataclass(frozen=True)
+class TraceBatch:
+    """Questions of one model and data set that are traced together; each has the outcome that it would have alone, up
+    to rounding."""
+
+    tasks: tuple[TraceTask, ...]
+
+    def perform(self, holder: Holder) -> list[Traced]:
+        first = self.tasks[0]
+        model = holder.get(first.model.config, first.model.shuffled)
+        named, began = first.model.named(model), time.perf_counter()
+        outcome: dict[int, Traced] = {}
+        ready: dict[int, Ready] = {}
+        said: list[list[str]] = [[] for _ in self.tasks]
+        for number, task in enumerate(self.tasks):
+            try:
+                with _heard(said[number]):
+                    ready[number] = ready_from(named, task.decoded())
+            except FloatlensError as error:
+                outcome[number] = task.failed(str(error))
+
+        def attempt(workspace: Workspace) -> list[Trace]:
+            return trace_ready(named, list(ready.values()), Capture(**first.recorded(workspace)), len(ready))
+
+        shared: list[str] = []
+        with _heard(shared):  # an error here divides the batch
+            traces = retry_with_smaller_blocks(holder.budget, attempt, shared, _too_large(model))
+        seconds = (time.perf_counter() - began) / len(self.tasks)
+        for number, found in zip(ready, traces, strict=True):
+            outcome[number] = self.tasks[number].traced(found, [*said[number], *shared], seconds)
+        return [outcome[number] for number in range(len(self.tasks))]
+
+    def halves(self) -> list[TraceBatch]:
+        """Two batches instead of one; nothing for a single question."""
+        middle = len(self.tasks) // 2
+        return [TraceBatch(part) for part in (self.tasks[:middle], self.tasks[middle:])] if middle else []
+
+    def failed(self, error: str) -> list[Traced]:
+        return [task.failed(error) for task in self.tasks]
+
+
+@contextmanager
+def _heard(said: list[str]) -> Iterator[None]:
+    """Warnings of floatlens inside the block become lines."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FloatlensWarning)
+        try:
+            yield
+        finally:
+            said += [str(one.message) for one in caught if issubclass(one.category, FloatlensWarning)]
+
+
+def _too_large(model: LanguageModel) -> str:
+    return f"out of memory on {model.device}; try heads: mean, fewer layers or probes, or fewer documents"
 
 
 def _packed(found: Trace) -> bytes:

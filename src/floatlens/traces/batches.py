@@ -17,7 +17,7 @@ from floatlens.traces.tracing import Capture, Ready, make_ready, probes_of, trac
 if TYPE_CHECKING:
     from floatlens.models import LanguageModel
 
-__all__ = ["trace_many"]
+__all__ = ["ready_from", "trace_many", "trace_ready"]
 
 _TOGETHER = ("ar", "llada", "dream", "threshold")
 """Samplers in which a prompt takes the same steps alone and in a batch."""
@@ -39,18 +39,23 @@ def trace_many(
         raise FloatlensError(f"batch={batch}; give at least 1")
     of_all = {one.name for one in fields(Capture)}
     how = Capture(**{name: shared.pop(name) for name in of_all & set(shared)})
-    ready = [_ready(model, number, {"sampler": None, **shared, **one}) for number, one in enumerate(prompts)]
+    for number, one in enumerate(prompts):
+        for name in of_all & set(one):
+            raise FloatlensError(f"prompt {number}: {name} is the same for all prompts; give it beside them")
+    return trace_ready(model, [ready_from(model, {**shared, **one}) for one in prompts], how, batch)
+
+
+def trace_ready(model: LanguageModel, ready: Sequence[Ready], how: Capture, batch: int) -> list[Trace]:
+    """The same of prompts that are ready to be decoded."""
     found: dict[int, Trace] = {}
     for group in _groups(model, ready, how, batch):
         found |= zip(group, _in_memory(model, [ready[i] for i in group], how), strict=True)
     return [found[i] for i in range(len(ready))]
 
 
-def _ready(model: LanguageModel, number: int, arguments: dict[str, Any]) -> Ready:
+def ready_from(model: LanguageModel, arguments: Mapping[str, Any]) -> Ready:
     """A prompt from the arguments of `trace` that say what is decoded."""
-    for one in fields(Capture):
-        if one.name in arguments:
-            raise FloatlensError(f"prompt {number}: {one.name} is the same for all prompts; give it beside them")
+    arguments = {"sampler": None, **arguments}
     said = {one.name for one in fields(Given)} & set(arguments)
     given = Given(**{name: arguments.pop(name) for name in said})
     return make_ready(model, given, arguments)
