@@ -21,7 +21,7 @@ from transformers.masking_utils import (
 
 from floatlens.attention.blocks import Block, EditHooks, attend
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
-from floatlens.attention.softmax import QueryClasses, Workspace
+from floatlens.attention.softmax import QueryClasses, Workspace, softmax_block
 from floatlens.core.errors import FloatlensError
 
 WINDOW = 3
@@ -476,3 +476,16 @@ def test_the_kernel_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("FLOATLENS_KERNEL", "fast")
     with pytest.raises(FloatlensError, match="FLOATLENS_KERNEL"):
         Workspace()
+
+
+@pytest.mark.parametrize("keys", [1, 63, 64, 65, 200])
+def test_the_largest_logit_of_a_row_is_found_at_every_place(keys: int) -> None:
+    """The numba kernel looks at 64 numbers at a time, and at the rest of a row one by one."""
+    pytest.importorskip("numba")
+    logits = torch.linspace(-3, -1, keys).repeat(keys, 1)
+    logits[range(keys), range(keys)] = torch.linspace(1, 2, keys)
+    exp, inverse, _, _, top = softmax_block(
+        logits.clone()[None, None], None, slice(0, 1), slice(0, keys), False, Workspace(kernel="numba")
+    )
+    assert torch.equal(top[0, 0], torch.linspace(1, 2, keys))
+    torch.testing.assert_close((exp * inverse[..., None])[0, 0], logits.softmax(-1))
