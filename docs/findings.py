@@ -3,8 +3,8 @@
     .venv/bin/python docs/findings.py            # or: make findings; resumable
     .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, edits, collection, noise-real, smollm2 …
 
-Runs go to runs/findings (not in the repository), tables and figures to docs/findings. Every part prints its
-time.
+Runs go to runs/findings (not in the repository), tables and figures to docs/findings, tables into the page too. Every
+part prints its time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+
+from findings_tables import PAGE, update
 
 import floatlens as fl
 from floatlens.claims import claims, claims_frame
@@ -252,4 +254,5 @@ if __name__ == "__main__":
             sys.exit(f'no part "{name}"; there are {", ".join(parts)}')
         began = time.monotonic()
         parts[name]()
+        PAGE.write_text(update(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         say(f"{name}: {(time.monotonic() - began) / 60:.1f} minutes")
