@@ -1,6 +1,6 @@
 """Checkpoints of published families with random weights: tensor names, config.json, shards and index as on the hub.
 
-They are written shard by shard, so that writing needs the memory of one shard. Nothing is written where the disk has too
+They are written shard by shard, so writing needs the memory of one shard. Nothing is written where the disk has too
 little space.
 """
 
