@@ -75,13 +75,13 @@ def _ratio(measured: Measured, variant: str, base: str) -> str:
 
 
 def as_markdown(results: list[Measured]) -> str:
-    table = _table([HEADER, tuple("---:" for _ in HEADER), *rows(results)])
-    return f"{table}\n\n{_conditions(len(results[0].seconds['plain']))} {_LEGEND}\n"
+    table = table_of([HEADER, tuple("---:" for _ in HEADER), *rows(results)])
+    return f"{table}\n\n{conditions(len(results[0].seconds['plain']))} {_LEGEND}\n"
 
 
 def save(results: list[Measured], folder: str | Path) -> tuple[Path, Path]:
     """Write `capture.md` and `capture.json` into a folder; returns both paths."""
-    return _save(f"# What capture costs\n\n`floatlens bench`\n\n{as_markdown(results)}", results, folder, "capture")
+    return save_as(f"# What capture costs\n\n`floatlens bench`\n\n{as_markdown(results)}", results, folder, "capture")
 
 
 def edit_rows(results: list[EditsMeasured]) -> list[tuple[str, ...]]:
@@ -98,19 +98,19 @@ def _edit_cell(measured: EditsMeasured, name: str) -> str:
 
 def edits_as_markdown(results: list[EditsMeasured]) -> str:
     header = ("edit", *(f"{_KINDS[m.kind]}, T = {m.length}, {m.passes} passes" for m in results))
-    table = _table([header, (":---", *("---:" for _ in results)), *edit_rows(results)])
+    table = table_of([header, (":---", *("---:" for _ in results)), *edit_rows(results)])
     ratios = [m.ratio(name)[0] for m in results for name in m.later if name != "captured"]
     within = sum(round(ratio, 2) <= LIMIT for ratio in ratios)
     found = f"{within} of {len(ratios)} are at most {LIMIT} × the captured run"
     found += "; others are in bold." if within < len(ratios) else "."
     rounds = len(results[0].later["captured"])
-    return f"{table}\n\n{found}\n\n{_conditions(rounds)} {_EDITS_LEGEND}\n"
+    return f"{table}\n\n{found}\n\n{conditions(rounds)} {_EDITS_LEGEND}\n"
 
 
 def save_edits(results: list[EditsMeasured], folder: str | Path) -> tuple[Path, Path]:
     """Write `edits.md` and `edits.json` into a folder; returns both paths."""
     text = f"# What edits cost\n\n`floatlens bench --part edits`\n\n{edits_as_markdown(results)}"
-    return _save(text, results, folder, "edits")
+    return save_as(text, results, folder, "edits")
 
 
 DIGEST_LIMIT = 0.02
@@ -124,7 +124,7 @@ _DIGESTS_LEGEND = (
 def digests_as_markdown(results: list[DigestsMeasured]) -> str:
     header = ("T", "steps", "file", "trace, s", "write digests, ms", "check digests, ms", "digests ÷ trace")
     lines = [header, tuple("---:" for _ in header), *(_digest_row(measured) for measured in results)]
-    return f"{_table(lines)}\n\n{_conditions(len(results[0].traced))} {_DIGESTS_LEGEND}\n"
+    return f"{table_of(lines)}\n\n{conditions(len(results[0].traced))} {_DIGESTS_LEGEND}\n"
 
 
 def _digest_row(measured: DigestsMeasured) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def _digest_row(measured: DigestsMeasured) -> tuple[str, ...]:
 def save_digests(results: list[DigestsMeasured], folder: str | Path) -> tuple[Path, Path]:
     """Write `digests.md` and `digests.json` into a folder; returns both paths."""
     text = f"# Cost of digests\n\n`floatlens bench --part digests`\n\n{digests_as_markdown(results)}"
-    return _save(text, results, folder, "digests")
+    return save_as(text, results, folder, "digests")
 
 
 CONTRIBUTION_LIMIT = 1.1
@@ -159,7 +159,7 @@ _CONTRIBUTION_LEGEND = (
 def contribution_as_markdown(results: list[ContributionMeasured]) -> str:
     header = ("T", "steps", "capture, ms/step", "with contribution", "contribution ÷ capture", "Mamba, s", "memory")
     lines = [header, tuple("---:" for _ in header), *(_contribution_row(measured) for measured in results)]
-    return f"{_table(lines)}\n\n{_conditions(len(results[0].without))} {_CONTRIBUTION_LEGEND}\n"
+    return f"{table_of(lines)}\n\n{conditions(len(results[0].without))} {_CONTRIBUTION_LEGEND}\n"
 
 
 def _contribution_row(measured: ContributionMeasured) -> tuple[str, ...]:
@@ -180,22 +180,22 @@ def save_contribution(results: list[ContributionMeasured], folder: str | Path) -
     """Write `contribution.md` and `contribution.json` into a folder; returns both paths."""
     table = contribution_as_markdown(results)
     text = f"# Cost of contributions\n\n`floatlens bench --part contribution`\n\n{table}"
-    return _save(text, results, folder, "contribution")
+    return save_as(text, results, folder, "contribution")
 
 
 # -- what all tables share ---------------------------------------------------------------------------------------
 
 
-def _table(lines: list[tuple[str, ...]]) -> str:
+def table_of(lines: list[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _conditions(rounds: int) -> str:
+def conditions(rounds: int) -> str:
     threads = f"{torch.get_num_threads()} threads, float32"
     return f"{rounds} rounds, interleaved; {threads}, torch {torch.__version__}, {platform.machine()}."
 
 
-def _save(text: str, results: list[Any], folder: str | Path, name: str) -> tuple[Path, Path]:
+def save_as(text: str, results: list[Any], folder: str | Path, name: str) -> tuple[Path, Path]:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     table, numbers = target / f"{name}.md", target / f"{name}.json"

@@ -18,7 +18,7 @@ import torch
 from floatlens.core.errors import FloatlensError
 from floatlens_lab.bench.subject import VARIANTS, make_model, make_prompt
 
-__all__ = ["LINUX", "Measured", "Plan", "fresh_process", "from_proc", "peak_memory", "run"]
+__all__ = ["LINUX", "Measured", "Plan", "fresh", "fresh_process", "from_proc", "memory_settings", "peak_memory", "run"]
 
 LINUX = sys.platform == "linux"
 _EAGER_BYTES = 11 * 8 * 4
@@ -103,16 +103,28 @@ def _time(measured: Measured, plan: Plan, say: Callable[[str], None]) -> None:
 
 def fresh_process(module: str, function: str, given: list[Any], what: str) -> int:
     """What a function of a module returns in a process of its own: peak memory is a property of a process."""
-    called = f"print({function}(*json.loads(sys.argv[1])))"
+    return int(fresh(module, function, given, what))
+
+
+def fresh(module: str, function: str, given: list[Any], what: str, blocks: int = 1 << 20) -> Any:
+    """The same for a function that returns more than a number: whatever JSON can say."""
+    called = f"print(json.dumps({function}(*json.loads(sys.argv[1]))))"
     program = f"import json, sys; from {module} import {function}; {called}"
     command = [sys.executable, "-c", program, json.dumps(given)]
-    # glibc is told to hand large blocks back at once: the peak is then what is in use, and not what its heap keeps
-    settings = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=memory_settings(blocks))
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise FloatlensError(f"bench: measuring the memory of {what} failed: {last}")
-    return int(done.stdout.strip().splitlines()[-1])
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def memory_settings(blocks: int = 1 << 20) -> dict[str, str]:
+    """The environment of a process whose memory is measured.
+
+    glibc is told to hand blocks of so many bytes back at once: the peak is then what is in use, and not what its heap
+    keeps.
+    """
+    return os.environ | {"MALLOC_MMAP_THRESHOLD_": str(blocks), "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def peak_memory(length: int, variant: str, threads: int | None) -> int:

@@ -22,7 +22,7 @@ from floatlens.models.base import Kind, LanguageModel
 from floatlens.probes import make_probes
 from floatlens_lab.bench.subject import PROBES
 
-__all__ = ["SUBJECTS", "Rehearsed", "Width", "as_markdown", "rehearse"]
+__all__ = ["SUBJECTS", "Rehearsed", "Width", "as_markdown", "make_wide", "rehearse"]
 
 VARIANTS = ("plain", "eager", "rows", "fused")
 _ROWS = 32
@@ -41,13 +41,15 @@ class Width:
     mlp: int
     vocabulary: int
     kind: Kind = "mdm"
+    family: str = "llada"
+    """Whose format its checkpoints have."""
 
 
 SUBJECTS = {
     "llada-8b": Width(32, 4096, 32, 32, 128, 12288, 126464),
-    "dream-7b": Width(28, 3584, 28, 4, 128, 18944, 152064),
-    "llama-8b": Width(32, 4096, 32, 8, 128, 14336, 128256, "arm"),
-    "nemotron-3b": Width(26, 3072, 32, 8, 128, 9216, 131072),
+    "dream-7b": Width(28, 3584, 28, 4, 128, 18944, 152064, family="dream"),
+    "llama-8b": Width(32, 4096, 32, 8, 128, 14336, 128256, "arm", "causal"),
+    "nemotron-3b": Width(26, 3072, 32, 8, 128, 9216, 131072, family="nemotron-diffusion"),
 }
 
 
@@ -83,7 +85,7 @@ def rehearse(
     size, place = SUBJECTS[subject], torch.device(device)
     fused = Backend("fused", place)  # refuses here, before anything is built
     results, head = [], _head_seconds(size, place)
-    model = _make(size, layers, max(lengths), place)
+    model = make_wide(size, layers, max(lengths), place)
     for length in lengths:
         found = Rehearsed(length, layers, {name: [] for name in VARIANTS}, head)
         make = torch.Generator().manual_seed(length)
@@ -98,7 +100,8 @@ def rehearse(
     return results
 
 
-def _make(size: Width, layers: int, length: int, device: torch.device) -> LanguageModel:
+def make_wide(size: Width, layers: int, length: int, device: torch.device) -> LanguageModel:
+    """A model of some layers at that width, with random weights and a vocabulary of 1024."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)

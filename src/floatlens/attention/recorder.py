@@ -95,7 +95,8 @@ class Recorder:
     max_steps: int
     length: int | None = None
     mean_heads: bool = False
-    spill_bytes: int = 16 << 20
+    spill_bytes: int = 1 << 20
+    """Of all variables together; what is more goes to temporary files, step by step."""
     passes: int = 0
     steps: list[int] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
@@ -164,7 +165,7 @@ class Recorder:
             return
         if self.files(self._state.step):
             self.steps.append(self._state.step)
-            self.blocks.append(self._state.blocks)
+            self.blocks.append(None if (now := self._state.blocks) is None else now.astype(np.int32))
             self.lengths.append(self._state.offset + self._state.queries)
         if self.model.kind == "arm" or self._state.keep or self.files(self._state.step):
             self._fetch(self._current if self.files(self._state.step) else {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -134,7 +134,7 @@ def trace_together(model: LanguageModel, batch: Sequence[Ready], how: Capture) -
         steps = []
         for step in decode_steps(model, ids, **decoding):
             recorder.commit(step)
-            steps.append(step)
+            steps.append(replace(step, sequence=step.sequence.int()))  # one per step is kept to the end
     made = []
     for one, sample in zip(batch, samples, strict=True):
         own = steps if len(batch) == 1 else own_steps(steps, sample)
