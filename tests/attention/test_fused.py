@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 import floatlens as fl
-from floatlens.attention import lse_kernels
+from floatlens.attention import kernel_choice
 from floatlens.attention.backend import Backend
-from floatlens.attention.lse_kernels import CpuFlash, Flex, LseKernel, Scores, find_kernel, off_by
+from floatlens.attention.kernel_choice import find_kernel
+from floatlens.attention.lse_kernels import CpuFlash, Flex, LseKernel, Scores, off_by
 from floatlens.attention.lse_passes import attend_fused
 from floatlens.attention.mask import BlockMask
 from floatlens.attention.probe import Layer, Layout, PassState
@@ -351,9 +352,9 @@ def test_a_kernel_off_by_ln_2_is_refused(
     assert off_by(CpuFlash(), torch.device("cpu")) < 1e-5
     assert off_by(_OffByLn2(), torch.device("cpu")) == pytest.approx(math.log(2), abs=1e-5)
     find_kernel.cache_clear()
-    monkeypatch.setattr(lse_kernels, "CpuFlash", _OffByLn2)
+    monkeypatch.setattr(kernel_choice, "_MAKERS", {"cpu": {"flash": _OffByLn2}})
     try:
-        with pytest.raises(FloatlensError, match=r"a torch release returned log-sum-exps off by 0\.69"):
+        with pytest.raises(FloatlensError, match=r"a torch release returned statistics off by 0\.69"):
             fl.trace(tiny_model("llama"), prompt_ids=[5, 9], gen_length=1, backend="fused")
     finally:
         find_kernel.cache_clear()

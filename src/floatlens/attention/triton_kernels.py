@@ -37,56 +37,75 @@ def _split(x):
 
 
 @triton.jit
-def _scores(products, slope, ceiling, capped: tl.constexpr):
+def _summed(total, a, x, exact: tl.constexpr, whole: tl.constexpr):
+    """total + a @ x for weights and values in float32; `whole` values are 0 and 1."""
+    if exact:
+        return tl.dot(a, x, total, input_precision="ieee")
+    high, low = _split(a)
+    x_high, x_low = _split(x)
+    total = tl.dot(low, x_high, tl.dot(high, x_high, total))
+    if whole:
+        return total
+    return tl.dot(high, x_low, total)
+
+
+@triton.jit
+def _tile(base, rows, columns, stride, inside, width: tl.constexpr):
+    """Numbers at rows × columns of a matrix whose rows are `stride` apart; 0 outside of it."""
+    return tl.load(base + rows * stride + columns, mask=inside & (columns < width), other=0.0)
+
+
+@triton.jit
+def _score(products, seen, slope, ceiling, capped: tl.constexpr):
     """Scores in base 2. `slope` and `ceiling` hold the scale and the soft cap: see `_steps`."""
+    score = slope * products
     if capped:
-        return ceiling * (1.0 - 2.0 / (1.0 + tl.exp2(slope * products)))  # tanh
-    return slope * products
+        score = ceiling * (1.0 - 2.0 / (1.0 + tl.exp2(score)))  # tanh
+    return tl.where(seen, score, _UNSEEN)
+
+
+@triton.jit
+def _given(seen, given, i, j, stride, inside, has_given: tl.constexpr):
+    """What is seen by numbers, and by the explicit mask where there is one."""
+    if has_given:
+        seen &= tl.load(given + i * stride + j, mask=inside, other=0) != 0
+    return seen
 
 
 @triton.jit
 def _rows(
-    q, k, v, out, total, entropy, weights, weighed, values, averaged,
-    number_q, number_k, near_q, near_k, given, stop,
-    q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
-    given_batch, given_head, given_row, slope, ceiling, queries, keys, groups,
-    size: tl.constexpr, wide: tl.constexpr, v_size: tl.constexpr, v_wide: tl.constexpr,
-    n: tl.constexpr, n_wide: tl.constexpr, has_value: tl.constexpr, has_entropy: tl.constexpr,
-    has_weights: tl.constexpr, has_averages: tl.constexpr, has_near: tl.constexpr, has_given: tl.constexpr,
-    capped: tl.constexpr, exact: tl.constexpr, block_q: tl.constexpr, block_k: tl.constexpr,
+    q, k, v, out, total, entropy, weights, weighed, values, averaged, number_q, number_k, near_q, near_k, given, stop,
+    q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row, given_batch, given_head, given_row,
+    slope, ceiling, queries, keys, groups,
+    size: tl.constexpr, wide: tl.constexpr, v_size: tl.constexpr, v_wide: tl.constexpr, n: tl.constexpr,
+    n_wide: tl.constexpr, has_value: tl.constexpr, has_entropy: tl.constexpr, has_weights: tl.constexpr,
+    has_averages: tl.constexpr, has_near: tl.constexpr, has_given: tl.constexpr, capped: tl.constexpr,
+    exact: tl.constexpr, block_q: tl.constexpr, block_k: tl.constexpr,
 ):  # fmt: skip
     """A block of queries of one head against all keys they see; the largest score so far is `top`."""
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     i, d = tl.program_id(0) * block_q + tl.arange(0, block_q), tl.arange(0, wide)
     e, c = tl.arange(0, v_wide), tl.arange(0, n_wide)
-    inside = i < queries
-    unit = batch * tl.num_programs(1) + head
-    q += batch * q_batch + head * q_head
+    inside, unit = i < queries, batch * tl.num_programs(1) + head
     k += batch * k_batch + (head // groups) * k_head
     v += batch * v_batch + (head // groups) * v_head
     given += batch * given_batch + head * given_head
-    asked = tl.load(q + i[:, None] * q_row + d[None, :], mask=inside[:, None] & (d < size)[None, :], other=0.0)
+    asked = _tile(q + batch * q_batch + head * q_head, i[:, None], d[None, :], q_row, inside[:, None], size)
     number = tl.load(number_q + batch * queries + i, mask=inside, other=_FIRST)
-    near = tl.load(near_q + batch * queries + i, mask=inside & has_near, other=0)
-    top = tl.full([block_q], _LOWEST, tl.float32)
-    mass = tl.zeros([block_q], tl.float32)
-    surprise = tl.zeros([block_q], tl.float32)
-    weight = tl.zeros([block_q], tl.float32)
-    mean = tl.zeros([block_q, n_wide], tl.float32)
-    mixed = tl.zeros([block_q, v_wide], tl.float32)
     last = tl.max(tl.load(stop + batch * queries + i, mask=inside, other=0))
+    top, mass = tl.full([block_q], _LOWEST, tl.float32), tl.zeros([block_q], tl.float32)
+    surprise, weight = tl.zeros([block_q], tl.float32), tl.zeros([block_q], tl.float32)
+    mean, mixed = tl.zeros([block_q, n_wide], tl.float32), tl.zeros([block_q, v_wide], tl.float32)
     for start in range(0, last, block_k):
         j = start + tl.arange(0, block_k)
         within = j < keys
-        held = tl.load(k + j[None, :] * k_row + d[:, None], mask=within[None, :] & (d < size)[:, None], other=0.0)
-        score = _scores(tl.dot(asked, held, input_precision="ieee"), slope, ceiling, capped)
         seen = tl.load(number_k + batch * keys + j, mask=within, other=_LAST)[None, :] <= number[:, None]
         if has_near:
+            near = tl.load(near_q + batch * queries + i, mask=inside, other=0)
             seen |= (tl.load(near_k + batch * keys + j, mask=within, other=0)[None, :] & near[:, None]) != 0
-        if has_given:
-            shown = inside[:, None] & within[None, :]
-            seen &= tl.load(given + i[:, None] * given_row + j[None, :], mask=shown, other=0) != 0
-        score = tl.where(seen, score, _UNSEEN)
+        seen = _given(seen, given, i[:, None], j[None, :], given_row, inside[:, None] & within[None, :], has_given)
+        held = _tile(k, j[:, None], d[None, :], k_row, within[:, None], size)
+        score = _score(tl.dot(asked, tl.trans(held), input_precision="ieee"), seen, slope, ceiling, capped)
         now = tl.maximum(top, tl.max(score, 1))
         change = top - now
         decay = tl.exp2(change)
@@ -102,37 +121,35 @@ def _rows(
         if has_averages:
             shown = within[:, None] & (c < n)[None, :]
             x = tl.load(values + (batch * n + c[None, :]) * keys + j[:, None], mask=shown, other=0.0)
-            mean *= decay[:, None]
-            if exact:
-                mean = tl.dot(a, x, mean, input_precision="ieee")
-            else:
-                high, low = _split(a)
-                x_high, x_low = _split(x)
-                mean = tl.dot(high, x_low, tl.dot(low, x_high, tl.dot(high, x_high, mean)))
+            mean = _summed(mean * decay[:, None], a, x, exact, False)
         if has_value:
-            x = tl.load(v + j[:, None] * v_row + e[None, :], mask=within[:, None] & (e < v_size)[None, :], other=0.0)
+            x = _tile(v, j[:, None], e[None, :], v_row, within[:, None], v_size)
             mixed = tl.dot(a.to(x.dtype), x, mixed * decay[:, None], input_precision="ieee")
-    sees = mass > 0
+    sees, at = mass > 0, unit * queries + i
     mass = tl.where(sees, mass, 1.0)  # rows that see no key give nothing
-    at = unit * queries + i
     tl.store(total + at, tl.where(sees, top + tl.log2(mass), 0.0), mask=inside)
     if has_entropy:
         tl.store(entropy + at, tl.maximum(tl.log2(mass) - surprise / mass, 0.0) * _LN2, mask=inside)
     if has_weights:
         tl.store(weighed + at, weight / mass, mask=inside)
     if has_averages:
-        tl.store(averaged + at[:, None] * n + c[None, :], mean / mass[:, None], mask=inside[:, None] & (c < n)[None, :])
+        _keep(averaged, at, c, mean / mass[:, None], inside, n)
     if has_value:
-        mixed = (mixed / mass[:, None]).to(out.dtype.element_ty)
-        tl.store(out + at[:, None] * v_size + e[None, :], mixed, mask=inside[:, None] & (e < v_size)[None, :])
+        _keep(out, at, e, mixed / mass[:, None], inside, v_size)
+
+
+@triton.jit
+def _keep(into, rows, columns, x, inside, width: tl.constexpr):
+    """Store a tile in a matrix without gaps."""
+    shown = inside[:, None] & (columns < width)[None, :]
+    tl.store(into + rows[:, None] * width + columns[None, :], x.to(into.dtype.element_ty), mask=shown)
 
 
 @triton.jit
 def _columns(
-    q, k, total, members, inverse, columns, weighed,
-    number_q, number_k, near_q, near_k, given, first,
-    q_batch, q_head, q_row, k_batch, k_head, k_row,
-    given_batch, given_head, given_row, slope, ceiling, queries, keys, groups,
+    q, k, total, members, inverse, columns, weighed, number_q, number_k, near_q, near_k, given, first,
+    q_batch, q_head, q_row, k_batch, k_head, k_row, given_batch, given_head, given_row,
+    slope, ceiling, queries, keys, groups,
     size: tl.constexpr, wide: tl.constexpr, n: tl.constexpr, n_wide: tl.constexpr, has_columns: tl.constexpr,
     has_weights: tl.constexpr, has_near: tl.constexpr, has_given: tl.constexpr, capped: tl.constexpr,
     exact: tl.constexpr, block_q: tl.constexpr, block_k: tl.constexpr,
@@ -140,48 +157,31 @@ def _columns(
     """A block of keys of one query head against all queries that see them: sums over the queries of each class."""
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     j, d, c = tl.program_id(0) * block_k + tl.arange(0, block_k), tl.arange(0, wide), tl.arange(0, n_wide)
-    within = j < keys
-    unit = batch * tl.num_programs(1) + head
+    within, unit = j < keys, batch * tl.num_programs(1) + head
     q += batch * q_batch + head * q_head
-    k += batch * k_batch + (head // groups) * k_head
     given += batch * given_batch + head * given_head
-    held = tl.load(k + j[:, None] * k_row + d[None, :], mask=within[:, None] & (d < size)[None, :], other=0.0)
+    held = _tile(k + batch * k_batch + (head // groups) * k_head, j[:, None], d[None, :], k_row, within[:, None], size)
     number = tl.load(number_k + batch * keys + j, mask=within, other=_LAST)
-    near = tl.load(near_k + batch * keys + j, mask=within & has_near, other=0)
-    sums = tl.zeros([block_k, n_wide], tl.float32)
-    shares = tl.zeros([block_k, n_wide], tl.float32)
     begin = tl.min(tl.load(first + batch * keys + j, mask=within, other=_LAST))
+    sums, shares = tl.zeros([block_k, n_wide], tl.float32), tl.zeros([block_k, n_wide], tl.float32)
     for start in range(begin // block_q * block_q, queries, block_q):
         i = start + tl.arange(0, block_q)
         inside = i < queries
-        asked = tl.load(q + i[None, :] * q_row + d[:, None], mask=inside[None, :] & (d < size)[:, None], other=0.0)
-        score = _scores(tl.dot(held, asked, input_precision="ieee"), slope, ceiling, capped)
         seen = number[:, None] <= tl.load(number_q + batch * queries + i, mask=inside, other=_FIRST)[None, :]
         if has_near:
+            near = tl.load(near_k + batch * keys + j, mask=within, other=0)
             seen |= (tl.load(near_q + batch * queries + i, mask=inside, other=0)[None, :] & near[:, None]) != 0
-        if has_given:
-            shown = inside[None, :] & within[:, None]
-            seen &= tl.load(given + i[None, :] * given_row + j[:, None], mask=shown, other=0) != 0
-        a = tl.where(seen, score, _UNSEEN) - tl.load(total + unit * queries + i, mask=inside, other=0.0)[None, :]
-        a = tl.exp2(a)
+        seen = _given(seen, given, i[None, :], j[:, None], given_row, inside[None, :] & within[:, None], has_given)
+        asked = _tile(q, i[:, None], d[None, :], q_row, inside[:, None], size)
+        score = _score(tl.dot(held, tl.trans(asked), input_precision="ieee"), seen, slope, ceiling, capped)
+        a = tl.exp2(score - tl.load(total + unit * queries + i, mask=inside, other=0.0)[None, :])
         shown = inside[:, None] & (c < n)[None, :]
         x = tl.load(members + (batch * n + c[None, :]) * queries + i[:, None], mask=shown, other=0.0)
-        y = x
+        if has_columns:
+            sums = _summed(sums, a, x, exact, True)
         if has_weights:
-            y = x * tl.load(inverse + unit * queries + i, mask=inside, other=0.0)[:, None]
-        if exact:
-            if has_columns:
-                sums = tl.dot(a, x, sums, input_precision="ieee")
-            if has_weights:
-                shares = tl.dot(a, y, shares, input_precision="ieee")
-        else:
-            high, low = _split(a)
-            if has_columns:  # 0 and 1 need no second part
-                one = x.to(tl.bfloat16)
-                sums = tl.dot(low, one, tl.dot(high, one, sums))
-            if has_weights:
-                y_high, y_low = _split(y)
-                shares = tl.dot(high, y_low, tl.dot(low, y_high, tl.dot(high, y_high, shares)))
+            by = tl.load(inverse + unit * queries + i, mask=inside, other=0.0)
+            shares = _summed(shares, a, x * by[:, None], exact, False)
     at = (unit * n + c[None, :]) * keys + j[:, None]
     shown = within[:, None] & (c < n)[None, :]
     if has_columns:
@@ -191,14 +191,15 @@ def _columns(
 
 
 class TritonSweeps:
-    """Both sweeps. `blocks` are (queries, keys) per block, and by default what fits into the shared memory of a GPU."""
+    """Both sweeps. `blocks` are (own, walked, warps): how many queries a row sweep holds and how many keys it reads at a
+    time, and the other way round in a column sweep. By default they go by the size of a head."""
 
     name: ClassVar[str] = "Triton sweeps"
     softcap: ClassVar[bool] = True
     widest: ClassVar[int] = 64
     """How many classes or averaged values go into one sweep."""
 
-    def __init__(self, blocks: tuple[int, int] | None = None) -> None:
+    def __init__(self, blocks: tuple[int, int, int] | None = None) -> None:
         self.blocks = blocks
 
     def rows(
@@ -230,9 +231,9 @@ class TritonSweeps:
             None if values is None else made(n),
         )
         given, near_q, near_k = _optional(sight)
-        options = _options(query, self.blocks)
+        own, walked, warps = self.blocks or _blocks(max(size, v.shape[-1]), query.dtype)
         none = found.total
-        _rows[triton.cdiv(queries, options["block_q"]), heads, batch](
+        _rows[triton.cdiv(queries, own), heads, batch](
             query, key, v, _or(found.out, none), found.total, _or(found.entropy, none), _or(weights, none),
             _or(found.weighed, none), _or(values, none), _or(found.averaged, none),
             sight.query_numbers, sight.key_numbers, near_q, near_k, given, sight.stop,
@@ -241,7 +242,8 @@ class TritonSweeps:
             size=size, wide=_padded(size), v_size=v.shape[-1], v_wide=_padded(v.shape[-1]), n=n, n_wide=_padded(n),
             has_value=value is not None, has_entropy=entropy, has_weights=weights is not None,
             has_averages=values is not None, has_near=sight.near is not None, has_given=sight.given is not None,
-            capped=softcap is not None, exact=query.dtype == torch.float32, **options,
+            capped=softcap is not None, exact=query.dtype == torch.float32,
+            block_q=own, block_k=walked, num_warps=warps, num_stages=2,
         )  # fmt: skip
         return found
 
@@ -264,15 +266,15 @@ class TritonSweeps:
         columns = torch.empty(shape, device=query.device) if plain else None
         weighed = None if inverse is None else torch.empty(shape, device=query.device)
         given, near_q, near_k = _optional(sight)
-        options = _options(query, self.blocks)
-        _columns[triton.cdiv(key.shape[2], options["block_k"]), heads, batch](
+        own, walked, warps = self.blocks or _blocks(size, query.dtype)
+        _columns[triton.cdiv(key.shape[2], own), heads, batch](
             query, key, total, members, _or(inverse, total), _or(columns, total), _or(weighed, total),
             sight.query_numbers, sight.key_numbers, near_q, near_k, given, sight.first,
             *query.stride()[:3], *key.stride()[:3], *given.stride()[:3],
             *_steps(scale, softcap), queries, key.shape[2], heads // key.shape[1],
             size=size, wide=_padded(size), n=n, n_wide=_padded(n), has_columns=plain, has_weights=inverse is not None,
             has_near=sight.near is not None, has_given=sight.given is not None, capped=softcap is not None,
-            exact=query.dtype == torch.float32, **options,
+            exact=query.dtype == torch.float32, block_q=walked, block_k=own, num_warps=warps, num_stages=2,
         )  # fmt: skip
         return columns, weighed
 
@@ -282,12 +284,11 @@ def _steps(scale: float, softcap: float | None) -> tuple[float, float]:
     return (scale * _LOG2E, 0.0) if softcap is None else (2 * scale * _LOG2E / softcap, softcap * _LOG2E)
 
 
-def _options(query: Tensor, blocks: tuple[int, int] | None) -> dict[str, int]:
-    """Sizes of blocks, warps and stages; docs/cluster.md says how they were chosen."""
-    wide, half = _padded(query.shape[-1]), query.dtype != torch.float32
-    sizes = ((64, 64) if wide <= 128 else (32, 32)) if half else ((32, 32) if wide <= 64 else (16, 16))
-    block_q, block_k = blocks or sizes
-    return {"block_q": block_q, "block_k": block_k, "num_warps": 4, "num_stages": 2}
+def _blocks(size: int, dtype: torch.dtype) -> tuple[int, int, int]:
+    """Own, walked, and warps: what A100 and H100 hold in registers, as their compiler says (tests/attention)."""
+    if dtype == torch.float32:
+        return (32, 32, 8) if size <= 128 else (16, 16, 4)
+    return (64, 32, 4) if size <= 128 else (32, 32, 8)
 
 
 def _padded(size: int) -> int:
