@@ -360,6 +360,34 @@ def test_a_kernel_off_by_ln_2_is_refused(
         find_kernel.cache_clear()
 
 
+def _missing() -> LseKernel:
+    raise ModuleNotFoundError("triton is not installed")
+
+
+@pytest.mark.parametrize("left", ["flex", None])
+def test_a_refused_kernel_leaves_its_place_to_the_next(
+    left: str | None, monkeypatch: pytest.MonkeyPatch, tiny_model: Callable[[str], LanguageModel]
+) -> None:
+    """As on a GPU: Triton, then FlexAttention, then rows; the trace says why."""
+    second = CpuFlash if left == "flex" else _OffByLn2
+    find_kernel.cache_clear()
+    monkeypatch.setattr(kernel_choice, "_MAKERS", {"cpu": {"triton": _missing, "flex": second}})
+    no_triton = "Triton sweeps failed its start-up check (triton is not installed)"
+    try:
+        kernel, why = find_kernel("cpu")
+        if left is None:
+            assert kernel is None
+            assert why == f"{no_triton}; a torch release returned statistics off by 0.69; upgrade or downgrade torch"
+            return
+        told = fl.trace(tiny_model("llama"), prompt_ids=[5, 9], gen_length=1, backend="fused").data.attrs["capture"]
+        assert told == {"asked": "fused", "used": "fused", "kernel": "torch flash (cpu)", "refused": no_triton}
+        assert find_kernel("cpu", "triton") == (None, no_triton)
+        with pytest.raises(FloatlensError, match='kernel "flash" is not one of cpu; give triton or flex'):
+            find_kernel("cpu", "flash")
+    finally:
+        find_kernel.cache_clear()
+
+
 def test_auto_is_rows_on_a_cpu(tiny_model: Callable[[str], LanguageModel]) -> None:
     data = fl.trace(tiny_model("llama"), prompt_ids=[5, 9], gen_length=1).data
     assert data.attrs["capture"] == {"asked": "auto", "used": "rows"}

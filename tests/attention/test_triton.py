@@ -1,4 +1,4 @@
-"""Triton's sweeps against float64: on a GPU where there is one, else in Triton's interpreter. Run by `make test-triton`."""
+"""Triton sweeps against float64 (`make test-triton`): on a GPU where there is one, else in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def kernels() -> Iterator[Callable[..., Any]]:
     if find_spec("triton") is None:
         pytest.skip("triton is not installed (make test-triton)")
     if DEVICE.type == "cpu" and not INTERPRETED:
-        pytest.skip("there is no GPU, and TRITON_INTERPRET=1 has to be set before triton is imported (make test-triton)")
+        pytest.skip("there is no GPU, and TRITON_INTERPRET=1 was not set (make test-triton)")
     from floatlens.attention.triton_kernels import TritonSweeps
     from shared.triton_interpreter import gpu_numbers, one_preparation
 
@@ -283,19 +283,20 @@ def test_the_start_up_check(kernels: Callable[..., Any]) -> None:
 # -- compilers ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("size", [128, 256])
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:90"])
-def test_compiled_for_gpus(target: str, kernels: Callable[..., Any]) -> None:
-    """The default blocks at a head size of 128 compile, without a GPU, into tensor core instructions that leave no
-    register over to memory; shared memory fits into the smallest there is, 64 KB."""
+def test_compiled_for_gpus(target: str, size: int, kernels: Callable[..., Any]) -> None:
+    """The default blocks compile, without a GPU, into instructions of tensor cores; at the usual size of a head no
+    register is spilled, and shared memory fits where there is little of it (99 KB: consumer GPUs)."""
     script = Path(__file__).parents[1] / "shared" / "triton_compile.py"
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     ran = subprocess.run(
-        [sys.executable, str(script), target], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, str(script), target, str(size)], env=environment, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
     told = [line.split() for line in ran.stdout.splitlines()]
     assert [one[0] for one in told] == ["rows", "columns"]
     for name, shared, spilled, products in told:
-        assert int(shared) <= 65536, name
-        assert int(spilled) == 0, name
+        assert int(shared) <= 99 * 1024, name
+        assert int(spilled) == 0 or size > 128, name
         assert int(products) > 0, name

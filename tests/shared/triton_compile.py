@@ -1,6 +1,7 @@
-"""Compiles the sweeps for a GPU that need not be there: `python triton_compile.py cuda:80`, without TRITON_INTERPRET.
+"""Compiles the sweeps for a GPU that need not be there: `python triton_compile.py cuda:80 128`, by the size of a head.
 
-One line for each kernel: name, bytes of shared memory, bytes spilled per thread, number of tensor core instructions.
+It prints a line for each kernel: its name, bytes of shared memory, bytes spilled by each thread, and how many tensor
+core instructions it has. TRITON_INTERPRET must not be set.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from triton.compiler import ASTSource
 
 from floatlens.attention import triton_kernels
 
-SIZE, CLASSES = 128, 16
+CLASSES = 16
 FLAGS = ("has_value", "has_entropy", "has_weights", "has_averages", "has_columns")
 
 
-def compiled(kernel: Any, own: str, target: GPUTarget) -> Any:
+def compiled(kernel: Any, own: str, target: GPUTarget, size: int) -> Any:
     """Everything is asked of the kernel, in bfloat16, with pointers and strides as aligned as those of a model."""
-    block, walked, warps = triton_kernels._blocks(SIZE, torch.bfloat16)
+    block, walked, warps = triton_kernels._blocks(size, torch.bfloat16)
     other = {"block_q": "block_k", "block_k": "block_q"}[own]
-    constants: dict[str, Any] = {"size": SIZE, "wide": SIZE, "v_size": SIZE, "v_wide": SIZE, "n": CLASSES}
+    constants: dict[str, Any] = {"size": size, "wide": size, "v_size": size, "v_wide": size, "n": CLASSES}
     constants |= {"n_wide": CLASSES, "has_near": False, "has_given": False, "capped": False, "exact": False}
     constants |= dict.fromkeys(FLAGS, True) | {own: block, other: walked}
     names: list[str] = kernel.arg_names
@@ -71,7 +72,7 @@ def spilled(cubin: bytes) -> int:
 if __name__ == "__main__":
     system, _, number = sys.argv[1].partition(":")
     for kernel, own in ((triton_kernels._rows, "block_q"), (triton_kernels._columns, "block_k")):
-        made = compiled(kernel, own, GPUTarget(system, int(number), 32))
+        made = compiled(kernel, own, GPUTarget(system, int(number), 32), int(sys.argv[2]))
         products = len(re.findall(r"\bmma\.sync|\bwgmma\.mma", made.asm["ptx"]))
         name = kernel.__name__[1:]
         sys.stdout.write(f"{name} {made.metadata.shared} {spilled(made.asm['cubin'])} {products}\n")

@@ -1,6 +1,6 @@
 """Triton's CPU interpreter, with the bfloat16 of GPUs: it multiplies the bits of such numbers as if they were integers,
 and cuts them off where GPUs round to the nearest. It also prepares the language anew for every call of a function
-inside a kernel, which takes most of its time; here once per launch."""
+inside a kernel, which takes most of its time; here once per launch. Written for triton 3.9 (see the Makefile)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["gpu_numbers", "one_preparation"]
 
 
 def gpu_numbers(patch: pytest.MonkeyPatch) -> None:
-    """Make the interpreter convert and multiply bfloat16 as tensor cores do: rounded to nearest even, summed in float32."""
+    """Make the interpreter treat bfloat16 as tensor cores do: rounded to nearest even, and summed in float32."""
     import triton.language as tl
     from triton.runtime import interpreter
 

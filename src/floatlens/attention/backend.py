@@ -85,6 +85,12 @@ def _obstacle(kernel: Kernel, layer: Layer, probes: Sequence[Probe], edited: boo
             return f'probe "{probe.name}" reads weights'
     if sum(type(probe).key_weights is not Probe.key_weights for probe in probes) > 1:
         return "more than one probe weighs keys"
+    if isinstance(kernel, SweepKernel):
+        size = max(layer.query.shape[-1], layer.value.shape[-1])
+        if size > kernel.largest:
+            return f"heads of {size} numbers, of which {kernel.name} take at most {kernel.largest}"
+        if layer.query.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+            return str(layer.query.dtype).removeprefix("torch.")
     if layer.softcap is not None:
         if not kernel.softcap:
             return f"soft cap, which {kernel.name} does not have"

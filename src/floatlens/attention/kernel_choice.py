@@ -46,10 +46,12 @@ def find_kernel(device: str, only: str | None = None) -> tuple[Kernel | None, st
     `only` takes one by its short name: "flash", "triton" or "flex". Example: `find_kernel("cpu")[0].name`
     """
     makers = _MAKERS.get(device, {})
+    if not makers:
+        return None, f"there is no fused kernel for {device}"
     if only is not None and only not in makers:
-        raise FloatlensError(f'kernel "{only}": {device} has {", ".join(makers) or "none"}')
-    refused = [] if makers else [f"there is no fused kernel for {device}"]
-    for name in makers if only is None else [only]:
+        raise FloatlensError(f'kernel "{only}" is not one of {device}; give {" or ".join(makers)}')
+    refused: list[str] = []
+    for name in [*makers] if only is None else [only]:
         kernel, why = _checked(_TITLES[name], makers[name], torch.device(device))
         if kernel is not None:
             return kernel, "; ".join(refused) or None

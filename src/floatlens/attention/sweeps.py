@@ -56,11 +56,22 @@ class RowSweep:
 
 @runtime_checkable
 class SweepKernel(Protocol):
-    """query (batch, head, query, dim), key and value (batch, key/value head, key, any), in the model's own precision."""
+    """query (batch, head, query, dim), key and value (batch, key/value head, key, any), as the model has them."""
 
-    name: str
-    softcap: bool
-    widest: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def softcap(self) -> bool:
+        """Whether it can cap scores."""
+
+    @property
+    def widest(self) -> int:
+        """How many classes or averaged values go into one sweep."""
+
+    @property
+    def largest(self) -> int:
+        """The largest size of a head."""
 
     def rows(
         self,
@@ -107,60 +118,54 @@ def attend_swept(
 ) -> Fused:
     """What `attend_fused` finds, with the same arguments."""
     members = layer.state.classes.on(layer.query.device)
+    weights = None if weights is None else weights.float()
     values = torch.cat([one.float() for one in averaged], 1) if averaged else None
     swept, found = [], Fused(layer.query)  # the output takes its place
     for rows, sight in _parts(layer, 0 if values is None else values.shape[1], most_bytes):
-        query = layer.query[:, :, rows]
-        swept.append(_row_sweep(kernel, layer, query, sight, entropy, weights, values))
-        if columns or weights is not None:
-            weighed = swept[-1].weighed
-            inverse = None if weighed is None else torch.where(weighed > 0, 1 / weighed, 0.0)
-            for name, sums in _column_sweep(kernel, layer, query, swept[-1], members[:, :, rows], sight, columns, inverse):
-                earlier = getattr(found, name)
-                setattr(found, name, sums if earlier is None else earlier + sums)
+        part = replace(layer, query=layer.query[:, :, rows])
+        one = _row_sweep(kernel, part, sight, entropy, weights, values)
+        swept.append(one)
+        if columns or one.weighed is not None:
+            sums = _column_sweep(kernel, part, sight, one, members[:, :, rows], columns)
+            found.columns, found.weighed = _added(found.columns, sums[0]), _added(found.weighed, sums[1])
     found.out = _joined([one.out for one in swept], 2).transpose(1, 2)
     found.entropy = _joined([one.entropy for one in swept], 2) if entropy else None
-    means = _joined([one.averaged for one in swept], 1) if values is not None else None
-    found.averages = [] if means is None else list(torch.split(means, [one.shape[1] for one in averaged], -1))
+    means = [] if values is None else _joined([one.averaged for one in swept], 1)
+    found.averages = list(torch.split(means, [one.shape[1] for one in averaged], -1)) if len(means) else []
     return found
 
 
 def _row_sweep(
-    kernel: SweepKernel,
-    layer: Layer,
-    query: Tensor,
-    sight: Sight,
-    entropy: bool,
-    weights: Tensor | None,
-    values: Tensor | None,
+    kernel: SweepKernel, layer: Layer, sight: Sight, entropy: bool, weights: Tensor | None, values: Tensor | None
 ) -> RowSweep:
     """One sweep, and one more for every `widest` values after the first; `averaged` is the mean over heads."""
-    more = [None] if values is None else list(torch.split(values, kernel.widest, 1))
     given = (sight, layer.scaling, layer.softcap)
-    first = kernel.rows(query, layer.key, layer.value, *given, entropy=entropy, weights=weights, values=more[0])
-    means = [first.averaged, *(kernel.rows(query, layer.key, None, *given, values=one).averaged for one in more[1:])]
-    return replace(first, averaged=None if values is None else torch.cat([one.mean(1) for one in means if one is not None], -1))
+    first, *more = [None] if values is None else torch.split(values, kernel.widest, 1)
+    found = kernel.rows(layer.query, layer.key, layer.value, *given, entropy=entropy, weights=weights, values=first)
+    if found.averaged is None:
+        return found
+    rest = [kernel.rows(layer.query, layer.key, None, *given, values=one).averaged for one in more]
+    return replace(found, averaged=_joined([found.averaged, *rest], -1).mean(1))
 
 
 def _column_sweep(
-    kernel: SweepKernel,
-    layer: Layer,
-    query: Tensor,
-    rows: RowSweep,
-    members: Tensor,
-    sight: Sight,
-    plain: bool,
-    inverse: Tensor | None,
-) -> Iterator[tuple[str, Tensor]]:
-    """`columns` and `weighed` of `Fused`, those that are wanted."""
+    kernel: SweepKernel, layer: Layer, sight: Sight, rows: RowSweep, members: Tensor, plain: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """`columns` (if `plain`) and `weighed` (if the rows are) of `Fused`."""
+    inverse = None if rows.weighed is None else torch.where(rows.weighed > 0, 1 / rows.weighed, 0.0)
     given = (sight, layer.scaling, layer.softcap)
     found = [
-        kernel.columns(query, layer.key, rows.total, some.contiguous(), *given, plain=plain, inverse=inverse)
+        kernel.columns(layer.query, layer.key, rows.total, some.contiguous(), *given, plain=plain, inverse=inverse)
         for some in torch.split(members, kernel.widest, 1)
     ]
-    for name, parts in zip(("columns", "weighed"), zip(*found, strict=True), strict=True):
-        if parts[0] is not None:
-            yield name, _joined(parts, 2)
+    return (
+        _joined([one[0] for one in found], 2) if plain else None,
+        None if inverse is None else _joined([one[1] for one in found], 2),
+    )
+
+
+def _added(earlier: Tensor | None, more: Tensor | None) -> Tensor | None:
+    return more if earlier is None or more is None else earlier + more
 
 
 def _joined(parts: Sequence[Tensor | None], dim: int) -> Tensor:
@@ -245,34 +250,37 @@ def _numbers(mask: BlockMask, batch: int, device: torch.device) -> Tensor:
 def sweeps_off_by(kernel: SweepKernel, device: torch.device) -> float:
     """The largest error of everything that both sweeps find, in float32 and bfloat16, against rows in float64."""
     make = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(2, n, t, d, generator=make).bfloat16() for n, t, d in ((4, 70, 16), (2, 90, 16), (2, 90, 20)))
+    sizes = ((4, 70, 16), (2, 90, 16), (2, 90, 20))
+    q, k, v = (torch.randn(2, *size, generator=make).bfloat16() for size in sizes)
     weights, values = torch.rand(2, 4, 90, generator=make), torch.rand(2, 3, 90, generator=make)
-    members = (torch.arange(70) % 2 == torch.arange(2)[:, None]).float().expand(2, -1, -1).contiguous()
+    members = (torch.arange(70) % 2 == torch.arange(2)[:, None]).float().repeat(2, 1, 1)
     real = torch.arange(90) >= torch.tensor([0, 7])[:, None]
     seen = (torch.arange(90) <= torch.arange(20, 90)[:, None]) & real[:, None, None]
-    logits = (0.25 * q.double() @ k.double().repeat_interleave(2, 1).transpose(2, 3)).masked_fill(~seen, -torch.inf)
+    k_each, v_each = (x.double().repeat_interleave(2, 1) for x in (k, v))
+    logits = (0.25 * q.double() @ k_each.transpose(2, 3)).masked_fill(~seen, -torch.inf)
     a = logits.softmax(-1)
+    mass = (a * weights.double().unsqueeze(2)).sum(-1)
+    expected = [
+        *(a @ v_each, logits.logsumexp(-1) / math.log(2), torch.special.entr(a).sum(-1), mass),
+        *(a @ values.double().transpose(1, 2).unsqueeze(1), members.double().unsqueeze(1) @ a),
+        members.double().unsqueeze(1) @ (a / mass.unsqueeze(-1)),
+    ]
     sight = sight_of(BlockMask(70, 90, 20, causal=True, padding=real), 2, device)
     wrong = []
-    for dtype in (torch.float32, torch.bfloat16):
+    for dtype, rounding in ((torch.float32, 1.0), (torch.bfloat16, 32.0)):  # outputs have 8 bits then
         query, key, value = (x.to(device, dtype) for x in (q, k, v))
-        rows = kernel.rows(
-            query, key, value, sight, 0.25, entropy=True, weights=weights.to(device), values=values.to(device)
-        )
-        assert rows.out is not None
-        assert rows.weighed is not None
-        sums = kernel.columns(query, key, rows.total, members.to(device), sight, 0.25, inverse=1 / rows.weighed)
-        mass = a @ weights.double()[..., None]
-        pairs = [
-            (rows.total * math.log(2), logits.logsumexp(-1)),
-            (rows.entropy, torch.special.entr(a).sum(-1)),
-            (rows.weighed, mass[..., 0]),
-            (rows.averaged, a @ values.double().transpose(1, 2)[:, None]),
-            (sums[0], members.double()[:, None] @ a),
-            (sums[1], members.double()[:, None] @ (a / mass)),
-            (rows.out / (1 if dtype == torch.float32 else 32), None),  # outputs of bfloat16 are rounded to it
-        ]
-        mixed = a @ v.double().repeat_interleave(2, 1)
-        pairs[-1] = (rows.out.float() / 32, mixed / 32) if dtype != torch.float32 else (rows.out, mixed)
-        wrong += [(one.double().cpu() - other).abs().max() for one, other in pairs]
-    return max(float(one) for one in wrong)
+        asked = {"weights": weights.to(device), "values": values.to(device)}
+        rows = kernel.rows(query, key, value, sight, 0.25, entropy=True, **asked)
+        inverse = None if rows.weighed is None else 1 / rows.weighed
+        sums = kernel.columns(query, key, rows.total, members.to(device), sight, 0.25, inverse=inverse)
+        found = [rows.out, rows.total, rows.entropy, rows.weighed, rows.averaged, *sums]
+        errors = [_error(one, other) for one, other in zip(found, expected, strict=True)]
+        wrong += [errors[0] / rounding, *errors[1:]]
+    return max(wrong)
+
+
+def _error(found: Tensor | None, expected: Tensor) -> float:
+    """The largest; infinite where something is missing or no number."""
+    if found is None or not bool(torch.isfinite(found).all()):
+        return math.inf
+    return float((found.cpu().double() - expected).abs().max())

@@ -191,13 +191,13 @@ def _columns(
 
 
 class TritonSweeps:
-    """Both sweeps. `blocks` are (own, walked, warps): how many queries a row sweep holds and how many keys it reads at a
-    time, and the other way round in a column sweep. By default they go by the size of a head."""
+    """Both sweeps. `blocks` are (own, walked, warps): how many queries a row sweep holds, and how many keys it reads at
+    a time; in a column sweep the other way round. By default they go by the size of a head."""
 
     name: ClassVar[str] = "Triton sweeps"
     softcap: ClassVar[bool] = True
     widest: ClassVar[int] = 64
-    """How many classes or averaged values go into one sweep."""
+    largest: ClassVar[int] = 256
 
     def __init__(self, blocks: tuple[int, int, int] | None = None) -> None:
         self.blocks = blocks
