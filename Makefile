@@ -13,7 +13,7 @@ WORKERS ?= 2
 # One thread per test worker: two torch pools on two cores slow each other down.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help demo setup lint types unit test test-ci test-browser test-slow coverage format bench bench-gpu fuzz gallery findings natural browser clean
+.PHONY: help demo setup lint types unit test test-ci test-browser test-triton test-slow coverage format bench bench-gpu fuzz gallery findings natural browser clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,14 @@ test: lint types unit  ## everything that has to be green: lint, types, unit
 test-browser: $(STAMP)  ## the tests of the report in a real browser (make browser installs it)
 	$(TEST_ENV) $(BIN)/python -m pytest tests/report -m "browser and not slow"
 
+# triton takes 1 GB, so it is in no extra and in a folder of its own; CUDA builds of torch bring the one they need.
+TRITON := triton==3.9.0
+test-triton: $(STAMP)  ## the tests of the Triton kernels: on a GPU, or else in Triton's interpreter (minutes)
+	@PYTHONPATH=$(VENV)/triton $(BIN)/python -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("triton"))' \
+		|| $(PIP) --no-deps --target $(VENV)/triton $(TRITON)
+	@interpret=$$($(BIN)/python -c 'import torch; print(int(not torch.cuda.is_available()))'); \
+		PYTHONPATH=$(VENV)/triton TRITON_INTERPRET=$$interpret $(TEST_ENV) $(BIN)/python -m pytest -m triton
+
 test-ci: $(STAMP)  ## the slow tests that CI runs after `make test`: edits, docs, publishing, workers, short kill tests
 	FLOATLENS_SHORT=1 $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m "ci and not browser"
 
@@ -66,9 +74,11 @@ format: $(STAMP)  ## let ruff fix and format
 bench: $(STAMP)  ## time and memory of capture and edits, speed-up with two workers (minutes)
 	$(BIN)/floatlens bench
 
+# The fused kernels that are compared.
+KERNELS ?= triton,flex
 bench-gpu: $(STAMP)  ## capture at the width of LLaDA-8B and Llama-8B on a GPU; skipped with a reason without one
-	$(BIN)/floatlens bench --subject llada-8b --device cuda --lengths 256,1024,2048,4096
-	$(BIN)/floatlens bench --subject llama-8b --device cuda --lengths 256,1024,2048,4096
+	$(BIN)/floatlens bench --subject llada-8b --device cuda --lengths 256,1024,2048,4096 --kernel $(KERNELS)
+	$(BIN)/floatlens bench --subject llama-8b --device cuda --lengths 256,1024,2048,4096 --kernel $(KERNELS)
 
 # Counts and seed, such as FUZZ="--traces 100 --seed 1"; 0 leaves a subject out.
 FUZZ ?=

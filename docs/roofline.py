@@ -1,8 +1,9 @@
-"""Calculates what capture should cost on a GPU: operations and bytes of a pass, of rows, and of fused passes.
+"""Calculates what capture should cost on a GPU: operations and bytes of a pass, of rows, and of each fused kernel.
 
     .venv/bin/python docs/roofline.py            # prints the table of docs/cluster.md; a second
 
-Nothing is measured. Each part takes the longer of its operations and its bytes, at the shares of the data sheets below.
+Nothing is measured. Each part takes the longer of its operations and its bytes, at the shares of the data sheets below;
+Triton sweeps the sum of their products and of the instructions between them, as if nothing overlapped.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-__all__ = ["GPUS", "LLADA", "Gpu", "Model", "seconds", "table"]
+__all__ = ["GPUS", "LLADA", "Gpu", "Model", "break_even", "seconds", "table"]
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 EFFICIENCY, EFFICIENCY_FLEX = 0.4, 0.3
-"""Shares of the data sheet that matrix products, and passes of FlexAttention, reach."""
+"""Shares of the data sheet that matrix products reach, and passes of FlexAttention and of our Triton kernels."""
 _CLASSES = 16
 """Columns of a values matrix that holds the classes of queries, or the regions of keys; kernels want 16 at least."""
 _TOUCHES = 13
 """How often rows read or write a logit: product, maximum, shift (2), exp2 (2), sum, entropy (4), columns, values."""
+_STEPS = 15 + 12
+"""Instructions outside of tensor cores for each weight in the two Triton sweeps, exp2 counted as 4. Rows: scale,
+compare, select, maximum, subtract, exp2, two sums, split into two of bfloat16 (4). Columns: no maximum and no sums."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,10 @@ def seconds(gpu: Gpu, model: Model, length: int) -> dict[str, float]:
     attention = 4 * model.head * pairs / (EFFICIENCY_FLEX * gpu.half)
     products = (4 * model.head + 2 * _CLASSES) * pairs / (EFFICIENCY * gpu.single)
     rows = max(products, 4 * _TOUCHES * pairs / gpu.memory)
+    # two sweeps that take the place of the model's own attention; regions and classes are summed in parts of bfloat16
+    products, steps = (2 * model.head + (3 + 2) * 2 * _CLASSES) * pairs, 2 * _STEPS * pairs
+    traffic = model.layers * model.heads * length * (12 * model.head + 12 + 8 * _CLASSES)
+    swept = products / (EFFICIENCY_FLEX * gpu.half) + steps / (EFFICIENCY_FLEX * gpu.single)
     # a row pass with keys and regions as values in two parts, and a pass with the roles swapped
     fused = (3 * 2 * model.head + 2 * model.head + 4 * _CLASSES) * pairs
     return {
@@ -71,28 +79,40 @@ def seconds(gpu: Gpu, model: Model, length: int) -> dict[str, float]:
         "rows": rows - attention,  # they take the place of the model's own attention
         "fused": fused / (EFFICIENCY_FLEX * gpu.single),
         "fused, TF32": fused / (EFFICIENCY_FLEX * gpu.tf32),
+        "Triton": max(swept, traffic / gpu.memory),
         "operations plain": 2 * model.body * length + 4 * model.head * pairs,
         "operations fused": fused,
+        "operations Triton": products,
+        "bytes Triton": float(traffic),
         "bytes rows": 4.0 * _TOUCHES * pairs,
     }
 
 
+def break_even(gpu: Gpu, model: Model) -> float:
+    """The share of the data sheet at which Triton sweeps take as long as FlexAttention in TF32 at its 30 %."""
+    found = seconds(gpu, model, 4096)
+    attention = 4 * model.head * model.layers * model.heads * 4096**2 / (EFFICIENCY_FLEX * gpu.half)
+    return EFFICIENCY_FLEX * (found["Triton"] + attention) / (found["fused, TF32"] + attention)
+
+
 def table() -> str:
     """The table, as Markdown."""
-    lines = [
-        "| T | pass, TFLOP | fused, TFLOP | rows, GB | | plain, ms | rows, × | fused float32, × | fused TF32, × |",
-        "|---:|---:|---:|---:|---|---:|---:|---:|---:|",
-    ]
+    counted = ("T", "pass, TFLOP", "Flex, TFLOP", "Triton, TFLOP", "rows, GB", "Triton, GB")
+    timed = ("plain, ms", "rows, ×", "Flex float32, ×", "Flex TF32, ×", "Triton, ×")
+    head = " | ".join((*counted, "", *timed)).replace("|  |", "| |")
+    lines = [f"| {head} |", "|" + "---:|" * len(counted) + "---|" + "---:|" * len(timed)]
     for length in LENGTHS:
         for gpu in GPUS:
             found = seconds(gpu, LLADA, length)
-            tera, giga = (found[f"operations {name}"] / 1e12 for name in ("plain", "fused")), found["bytes rows"] / 1e9
-            shown = (*(f"{one:.1f}" for one in tera), f"{giga:.0f}")
-            ratios = (f"{1 + found[name] / found['plain']:.2f}" for name in ("rows", "fused", "fused, TF32"))
-            cells = (f"{length}", *shown, gpu.name, f"{found['plain'] * 1e3:.0f}", *ratios)
+            tera = (f"{found[f'operations {name}'] / 1e12:.1f}" for name in ("plain", "fused", "Triton"))
+            giga = (f"{found[f'bytes {name}'] / 1e9:.0f}" for name in ("rows", "Triton"))
+            ways = ("rows", "fused", "fused, TF32", "Triton")
+            ratios = (f"{1 + found[name] / found['plain']:.2f}" for name in ways)
+            cells = (f"{length}", *tera, *giga, gpu.name, f"{found['plain'] * 1e3:.0f}", *ratios)
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table() + "\n")
+    shares = ", ".join(f"{gpu.name} {break_even(gpu, LLADA):.0%}" for gpu in GPUS)
+    sys.stdout.write(f"{table()}\n\nTriton takes as long as Flex in TF32 at this share of the data sheet: {shares}\n")

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 import floatlens as fl
-from floatlens.attention import lse_kernels
+from floatlens.attention import kernel_choice
 from floatlens.attention.backend import Backend
-from floatlens.attention.lse_kernels import CpuFlash, Flex, LseKernel, Scores, find_kernel, off_by
+from floatlens.attention.kernel_choice import find_kernel
+from floatlens.attention.lse_kernels import CpuFlash, Flex, LseKernel, Scores, off_by
 from floatlens.attention.lse_passes import attend_fused
 from floatlens.attention.mask import BlockMask
 from floatlens.attention.probe import Layer, Layout, PassState
@@ -351,10 +352,38 @@ def test_a_kernel_off_by_ln_2_is_refused(
     assert off_by(CpuFlash(), torch.device("cpu")) < 1e-5
     assert off_by(_OffByLn2(), torch.device("cpu")) == pytest.approx(math.log(2), abs=1e-5)
     find_kernel.cache_clear()
-    monkeypatch.setattr(lse_kernels, "CpuFlash", _OffByLn2)
+    monkeypatch.setattr(kernel_choice, "_MAKERS", {"cpu": {"flash": _OffByLn2}})
     try:
-        with pytest.raises(FloatlensError, match=r"a torch release returned log-sum-exps off by 0\.69"):
+        with pytest.raises(FloatlensError, match=r"a torch release returned statistics off by 0\.69"):
             fl.trace(tiny_model("llama"), prompt_ids=[5, 9], gen_length=1, backend="fused")
+    finally:
+        find_kernel.cache_clear()
+
+
+def _missing() -> LseKernel:
+    raise ModuleNotFoundError("triton is not installed")
+
+
+@pytest.mark.parametrize("left", ["flex", None])
+def test_a_refused_kernel_leaves_its_place_to_the_next(
+    left: str | None, monkeypatch: pytest.MonkeyPatch, tiny_model: Callable[[str], LanguageModel]
+) -> None:
+    """As on a GPU: Triton, then FlexAttention, then rows; the trace says why."""
+    second = CpuFlash if left == "flex" else _OffByLn2
+    find_kernel.cache_clear()
+    monkeypatch.setattr(kernel_choice, "_MAKERS", {"cpu": {"triton": _missing, "flex": second}})
+    no_triton = "Triton sweeps failed its start-up check (triton is not installed)"
+    try:
+        kernel, why = find_kernel("cpu")
+        if left is None:
+            assert kernel is None
+            assert why == f"{no_triton}; a torch release returned statistics off by 0.69; upgrade or downgrade torch"
+            return
+        told = fl.trace(tiny_model("llama"), prompt_ids=[5, 9], gen_length=1, backend="fused").data.attrs["capture"]
+        assert told == {"asked": "fused", "used": "fused", "kernel": "torch flash (cpu)", "refused": no_triton}
+        assert find_kernel("cpu", "triton") == (None, no_triton)
+        with pytest.raises(FloatlensError, match='kernel "flash" is not one of cpu; give triton or flex'):
+            find_kernel("cpu", "flash")
     finally:
         find_kernel.cache_clear()
 

@@ -34,3 +34,22 @@ def test_operations_of_llada(roofline: Any) -> None:
     assert found["operations plain"] / 1e12 == pytest.approx(14.29 + 0.55, abs=0.01)
     assert found["plain"] == pytest.approx(14.29 / (0.4 * 312) + 0.55 / (0.3 * 312), rel=1e-3)
     assert found["fused"] == pytest.approx(8 * found["fused, TF32"])
+
+
+def test_triton_sweeps_of_llada(roofline: Any) -> None:
+    """For each of 32 · 32 · 1024² = 1.074 · 10⁹ weights on an A100: 2 · 128 + 160 operations more than attention at
+    30 % of 312 TFLOP/s, and 27 instructions at 30 % of 9.75 · 10¹²/s."""
+    found = roofline.seconds(roofline.GPUS[0], roofline.LLADA, 1024)
+    weights = 32 * 32 * 1024**2
+    assert found["operations Triton"] == 416 * weights
+    assert found["Triton"] == pytest.approx(weights * (416 / (0.3 * 312e12) + 27 / (0.3 * 9.75e12)))
+    assert found["bytes Triton"] == 32 * 32 * 1024 * (1536 + 12 + 128)
+
+
+def test_break_even(roofline: Any) -> None:
+    """Both sweeps do 4 · 128 + 416 operations and 27 instructions; FlexAttention does 1088 more than 4 · 128."""
+    sweeps = 928 / 312e12 + 27 / 9.75e12
+    flex = 512 / (0.3 * 312e12) + 1088 / (0.3 * 156e12)
+    found = roofline.break_even(roofline.GPUS[0], roofline.LLADA)
+    assert found == pytest.approx(sweeps / flex)
+    assert f"{found:.0%} (A100)" in (DOCS / "cluster.md").read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from floatlens.attention.backend import Backend
+from floatlens.attention.kernel_choice import find_kernel
 from floatlens.attention.session import capture
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import Kind, LanguageModel
@@ -77,27 +78,42 @@ def rehearse(
     rounds: int = 3,
     layers: int = 2,
     device: str = "cpu",
+    kernels: Sequence[str] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Rehearsed]:
-    """Time every length. In float32 on a CPU and in bfloat16 elsewhere; variants take turns."""
+    """Time every length. In float32 on a CPU and in bfloat16 elsewhere; variants take turns. `kernels` ("triton",
+    "flex", "flash") are timed each by its name; without any, the one that a trace would use is, as "fused"."""
     if subject not in SUBJECTS:
         raise FloatlensError(f'bench: subject "{subject}"; give one of {", ".join(SUBJECTS)}')
     size, place = SUBJECTS[subject], torch.device(device)
-    fused = Backend("fused", place)  # refuses here, before anything is built
+    ways = _ways(place, kernels)
     results, head = [], _head_seconds(size, place)
     model = make_wide(size, layers, max(lengths), place)
     for length in lengths:
-        found = Rehearsed(length, layers, {name: [] for name in VARIANTS}, head)
+        found = Rehearsed(length, layers, {name: [] for name in ways}, head)
         make = torch.Generator().manual_seed(length)
         ids = torch.randint(0, 1000, (1, length), generator=make).to(place)
         for number in range(-1, rounds):  # the first is not counted: pools and compilers start in it
-            for name in VARIANTS:
-                took = _timed(partial(_pass, model, ids, name, fused), place)
+            for name, how in ways.items():
+                took = _timed(partial(_pass, model, ids, how), place)
                 if number >= 0:
                     found.seconds[name].append(took)
-        say(f"T = {length}: a layer takes " + ", ".join(f"{n} {found.layer(n) * 1e3:.0f} ms" for n in VARIANTS))
+        say(f"T = {length}: a layer takes " + ", ".join(f"{n} {found.layer(n) * 1e3:.0f} ms" for n in ways))
         results.append(found)
     return results
+
+
+def _ways(device: torch.device, kernels: Sequence[str]) -> dict[str, str | Backend]:
+    """The variants by name; a kernel that cannot be used is refused here, before anything is built."""
+    found: dict[str, str | Backend] = {name: name for name in VARIANTS if name != "fused"}
+    if not kernels:
+        return {**found, "fused": Backend("fused", device)}
+    for name in kernels:
+        kernel, why = find_kernel(device.type, name)
+        if kernel is None:
+            raise FloatlensError(f"bench: --kernel {name}: {why}")
+        found[name] = Backend("fused", device, kernel)
+    return found
 
 
 def make_wide(size: Width, layers: int, length: int, device: torch.device) -> LanguageModel:
@@ -126,17 +142,16 @@ def make_wide(size: Width, layers: int, length: int, device: torch.device) -> La
 
 
 @torch.inference_mode()
-def _pass(model: LanguageModel, ids: Tensor, variant: str, fused: Backend) -> None:
+def _pass(model: LanguageModel, ids: Tensor, how: str | Backend) -> None:
     rows = torch.arange(1)
-    if variant in ("rows", "fused"):
-        how = fused if variant == "fused" else "rows"
+    if how == "rows" or isinstance(how, Backend):
         with capture(model, make_probes(PROBES), steps=1, length=ids.shape[1], backend=how):
             model.forward(ids, logits_at=rows)
         return
-    model.module.set_attn_implementation("sdpa" if variant == "plain" else "eager")
+    model.module.set_attn_implementation("sdpa" if how == "plain" else "eager")
     try:
-        out = model.module.model(ids, use_cache=False, output_attentions=variant == "eager")
-        if variant == "eager":
+        out = model.module.model(ids, use_cache=False, output_attentions=how == "eager")
+        if how == "eager":
             torch.stack([one.mean(2) for one in out.attentions]).cpu()
     finally:
         model.module.set_attn_implementation("sdpa")
@@ -161,17 +176,15 @@ def _timed(call: Callable[[], object], device: torch.device) -> float:
 
 def as_markdown(subject: str, results: Sequence[Rehearsed]) -> str:
     """Ratios to plain of a layer and of the whole, with the arithmetic."""
-    size = SUBJECTS[subject]
-    lines = [
-        f"| {subject} | T | layer, plain | eager | rows | fused | whole, rows | whole, fused |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    size, last = SUBJECTS[subject], results[-1]
+    captured = [name for name in last.seconds if name not in ("plain", "eager")]
+    names = ["layer, plain", "eager", *captured, *(f"whole, {name}" for name in captured)]
+    lines = [f"| {subject} | T | " + " | ".join(names) + " |", "|---|" + "---:|" * (len(names) + 1)]
     for one in results:
         base, whole = one.layer("plain"), one.whole("plain", size.layers)
-        layer = (f"{one.layer(name) / base:.2f} ×" for name in VARIANTS[1:])
-        ratios = (f"{one.whole(name, size.layers) / whole:.2f} ×" for name in ("rows", "fused"))
+        layer = (f"{one.layer(name) / base:.2f} ×" for name in ("eager", *captured))
+        ratios = (f"{one.whole(name, size.layers) / whole:.2f} ×" for name in captured)
         lines.append(f"| | {one.length} | " + " | ".join((f"{base * 1e3:.0f} ms", *layer, *ratios)) + " |")
-    last = results[-1]
     lines += [
         "",
         f"Whole at T = {last.length}: {size.layers} layers × {last.layer('plain') * 1e3:.0f} ms + head "

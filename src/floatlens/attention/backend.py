@@ -11,9 +11,11 @@ from typing import Any, get_args
 
 import torch
 
-from floatlens.attention.lse_kernels import LseKernel, find_kernel
+from floatlens.attention.kernel_choice import Kernel, find_kernel
+from floatlens.attention.lse_passes import Fused, attend_fused
 from floatlens.attention.probe import Layer, Probe
 from floatlens.attention.setting import BackendName
+from floatlens.attention.sweeps import SweepKernel, attend_swept
 from floatlens.core.errors import FloatlensError
 
 __all__ = ["Backend"]
@@ -27,7 +29,7 @@ class Backend:
     what a trace records.
     """
 
-    def __init__(self, asked: str, device: torch.device, kernel: LseKernel | None = None) -> None:
+    def __init__(self, asked: str, device: torch.device, kernel: Kernel | None = None) -> None:
         if asked not in get_args(BackendName):
             raise FloatlensError(f'backend="{asked}"; give "auto", "rows" or "fused"')
         self.asked = asked
@@ -54,8 +56,16 @@ class Backend:
             self.rows.setdefault(reason, set()).add(layer.index)
         return reason is None
 
+    def attend(self, layer: Layer, **asked: Any) -> Fused:
+        """Output and statistics of a layer that `takes` took; what may be asked for is said at `attend_fused`."""
+        assert self.kernel is not None
+        if isinstance(self.kernel, SweepKernel):
+            return attend_swept(self.kernel, layer, **asked)
+        return attend_fused(self.kernel, layer, **asked)
+
     def to_dict(self) -> dict[str, Any]:
-        """As JSON: what was asked for, what was used, with which kernel, and which layers went by rows, and why."""
+        """As JSON: what was asked for, what was used, with which kernel, why kernels before it were refused, and which
+        layers went by rows, and why."""
         used = "rows" if not self.layers else "fused and rows" if self.rows else "fused"
         return {
             "asked": self.asked,
@@ -66,7 +76,7 @@ class Backend:
         }
 
 
-def _obstacle(kernel: LseKernel, layer: Layer, probes: Sequence[Probe], edited: bool) -> str | None:
+def _obstacle(kernel: Kernel, layer: Layer, probes: Sequence[Probe], edited: bool) -> str | None:
     """Why a layer cannot go by fused passes."""
     if edited:
         return "edits"
@@ -75,10 +85,16 @@ def _obstacle(kernel: LseKernel, layer: Layer, probes: Sequence[Probe], edited: 
             return f'probe "{probe.name}" reads weights'
     if sum(type(probe).key_weights is not Probe.key_weights for probe in probes) > 1:
         return "more than one probe weighs keys"
+    if isinstance(kernel, SweepKernel):
+        size = max(layer.query.shape[-1], layer.value.shape[-1])
+        if size > kernel.largest:
+            return f"heads of {size} numbers, of which {kernel.name} take at most {kernel.largest}"
+        if layer.query.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+            return str(layer.query.dtype).removeprefix("torch.")
     if layer.softcap is not None:
         if not kernel.softcap:
             return f"soft cap, which {kernel.name} does not have"
-        if any("entropy" in probe.needs for probe in probes):
+        if not isinstance(kernel, SweepKernel) and any("entropy" in probe.needs for probe in probes):
             return "entropy under a soft cap"
     given = layer.mask.explicit
     if given is not None and given.dtype != torch.bool:

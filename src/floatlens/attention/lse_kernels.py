@@ -1,4 +1,4 @@
-"""Fused attention kernels that return log-sum-exps, behind one call, and the check that decides whether one is used.
+"""Fused attention kernels that return log-sum-exps, behind one call, and the check that one has to pass to be used.
 
 `CpuFlash` is torch's own kernel for CPUs, `Flex` is FlexAttention for GPUs. Both are told what is added to the score of
 each key in float32. A torch release has returned log-sum-exps that were off by ln 2, so no kernel is used before its
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -18,7 +17,7 @@ from torch.nn.functional import pad
 
 from floatlens.attention.mask import HIDDEN
 
-__all__ = ["CpuFlash", "Flex", "LseKernel", "Scores", "find_kernel", "off_by"]
+__all__ = ["CpuFlash", "Flex", "LseKernel", "Scores", "off_by"]
 
 
 @dataclass(frozen=True)
@@ -123,29 +122,6 @@ def _changed(scores: Scores) -> Callable[..., Tensor]:
         return torch.where(i >= j, score, HIDDEN) if causal else score
 
     return change
-
-
-LARGEST_ERROR = 1e-3
-"""Of a log-sum-exp in the start-up check. Honest kernels are off by about 1e-6; the known fault is 0.69."""
-
-
-@cache
-def find_kernel(device: str) -> tuple[LseKernel | None, str | None]:
-    """The kernel for a type of device ("cpu", "cuda"), checked; or None and the reason."""
-    made: LseKernel
-    if device == "cpu":
-        made = CpuFlash()
-    elif device == "cuda":
-        made = Flex()
-    else:
-        return None, f"there is no fused kernel for {device}"
-    try:
-        error = off_by(made, torch.device(device))
-    except Exception as failure:  # a compiler or a torch release may refuse in any way; rows then do the work
-        return None, f"{made.name} failed its start-up check ({str(failure).strip().splitlines()[0][:120]})"
-    if not error <= LARGEST_ERROR:
-        return None, f"{made.name} returned log-sum-exps off by {error:.2g}; upgrade or downgrade torch"
-    return made, None
 
 
 def off_by(kernel: LseKernel, device: torch.device) -> float:

@@ -21,7 +21,6 @@ from floatlens.attention.blocks import Block, attend
 from floatlens.attention.edit import Edit, applies, hooks_of
 from floatlens.attention.edit_checks import EditChecks
 from floatlens.attention.installation import SESSIONS, Installation
-from floatlens.attention.lse_passes import attend_fused
 from floatlens.attention.mask import BlockMask, as_block_mask, describe_mask
 from floatlens.attention.mixer_observer import MixerObserver
 from floatlens.attention.probe import Layer, Layout, PassState, Probe, Shape
@@ -156,15 +155,13 @@ class Session(MixerObserver):
 
     def _by_fused_passes(self, backend: Backend, layer: Layer, run: Callable[..., Tensor], watched: bool) -> Tensor:
         """Output and statistics of a layer by fused passes; the few rows that probes ask for are streamed."""
-        assert backend.kernel is not None
         if not watched:
-            return attend_fused(backend.kernel, layer).out
+            return backend.attend(layer).out
         for probe in self.probes:
             probe.begin(layer)
         asked = [(probe, values) for probe in self.probes if (values := probe.averaged(layer)) is not None]
         weighing = [(probe, weights) for probe in self.probes if (weights := probe.key_weights(layer)) is not None]
-        found = attend_fused(
-            backend.kernel,
+        found = backend.attend(
             layer,
             columns="columns" in self.needs,
             entropy="entropy" in self.needs,

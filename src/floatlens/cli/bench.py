@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from floatlens.cli.commands import option, require_lab
-from floatlens.cli.parsing import parse_numbers
+from floatlens.cli.parsing import parse_names, parse_numbers
 from floatlens.cli.terminal import say
 
 __all__ = ["bench"]
@@ -32,6 +32,14 @@ def bench(
     ] = None,
     layers: Annotated[int | None, option("Layers of --subject that are built.", min=1, default="2; load: 4")] = None,
     device: Annotated[str, option("Device of --subject.", metavar="NAME")] = "cpu",
+    kernel: Annotated[
+        str | None,
+        option(
+            "Fused kernels of --subject, side by side: triton,flex on a GPU, flash on a CPU.",
+            metavar="NAME,NAME",
+            default="the one that traces use",
+        ),
+    ] = None,
     lengths: Annotated[
         str | None,
         option("Comma-separated sequence lengths.", metavar="N,N", default="512 to 8192, or to 2048"),
@@ -64,7 +72,8 @@ def bench(
         _bench_apart(part, subject or "llada-8b", layers, rounds or 3, python, chosen, out)
         return
     if subject is not None:
-        _bench_width(subject, given or (256, 1024), rounds or 3, layers or 2, device, threads)
+        names = parse_names(kernel, "--kernel") or []
+        _bench_width(subject, given or (256, 1024), rounds or 3, layers or 2, device, names, threads)
         return
     if part in ("all", "capture"):
         results = benches.run(benches.Plan(rounds=rounds or 3, memory=memory, **chosen), say=say)
@@ -128,7 +137,13 @@ def _bench_apart(
 
 
 def _bench_width(
-    subject: str, lengths: Sequence[int], rounds: int, layers: int, device: str, threads: int | None
+    subject: str,
+    lengths: Sequence[int],
+    rounds: int,
+    layers: int,
+    device: str,
+    kernels: Sequence[str],
+    threads: int | None,
 ) -> None:
     import torch
 
@@ -139,5 +154,5 @@ def _bench_width(
         return
     if threads is not None:
         torch.set_num_threads(threads)
-    results = width.rehearse(subject, lengths, rounds, layers, device, say=say)
+    results = width.rehearse(subject, lengths, rounds, layers, device, kernels, say=say)
     sys.stdout.write(width.as_markdown(subject, results))

@@ -28,6 +28,16 @@ def test_a_small_width(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert said[0].startswith("T = 64: a layer takes plain ")
 
 
+def test_kernels_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(width.SUBJECTS, "small", width.Width(4, 32, 4, 2, 8, 64, 100))
+    (found,) = width.rehearse("small", lengths=(16,), rounds=1, layers=1, kernels=["flash"])
+    assert list(found.seconds) == ["plain", "eager", "rows", "flash"]
+    shown = width.as_markdown("llada-8b", [found])
+    assert shown.startswith("| llada-8b | T | layer, plain | eager | rows | flash | whole, rows | whole, flash |\n")
+    with pytest.raises(FloatlensError, match='kernel "triton" is not one of cpu; give flash'):
+        width.rehearse("small", kernels=["triton"])
+
+
 def test_unknown_subjects() -> None:
     with pytest.raises(FloatlensError, match="give one of llada-8b, dream-7b, llama-8b, nemotron-3b"):
         width.rehearse("gpt-9")
