@@ -1,17 +1,20 @@
 """Calculates what capture should cost on a GPU: operations and bytes of a pass, of rows, and of each fused kernel.
 
     .venv/bin/python docs/roofline.py            # prints the table of docs/cluster.md; a second
+    .venv/bin/python docs/roofline.py cpu        # what it says of this CPU, beside what is measured; minutes
 
-Nothing is measured. Each part takes the longer of its operations and its bytes, at the shares of the data sheets below;
-Triton sweeps the sum of their products and of the instructions between them, as if nothing overlapped.
+Nothing is measured for GPUs. Each part takes the longer of its operations and its bytes, at the shares of the data
+sheets below; Triton sweeps the sum of their products and of the instructions between them, as if nothing overlapped.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-__all__ = ["GPUS", "LLADA", "Gpu", "Model", "break_even", "seconds", "table"]
+__all__ = ["GPUS", "LLADA", "Gpu", "Model", "break_even", "cpu", "seconds", "table"]
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 EFFICIENCY, EFFICIENCY_FLEX = 0.4, 0.3
@@ -34,6 +37,7 @@ class Gpu:
     tf32: float
     single: float
     memory: float
+    shares: tuple[float, float] = (EFFICIENCY, EFFICIENCY_FLEX)
 
 
 GPUS = (Gpu("A100", 312e12, 156e12, 19.5e12, 2.0e12), Gpu("H100", 989e12, 495e12, 67e12, 3.35e12))
@@ -64,21 +68,22 @@ LLADA = Model(32, 4096, 32, 12288)
 def seconds(gpu: Gpu, model: Model, length: int) -> dict[str, float]:
     """Seconds of a pass in bfloat16 and, on top of it, of capture by each way."""
     pairs = model.layers * model.heads * length**2
-    plain = max(2 * model.body * length / (EFFICIENCY * gpu.half), 2 * model.body / gpu.memory)
-    attention = 4 * model.head * pairs / (EFFICIENCY_FLEX * gpu.half)
-    products = (4 * model.head + 2 * _CLASSES) * pairs / (EFFICIENCY * gpu.single)
+    share, share_flex = gpu.shares
+    plain = max(2 * model.body * length / (share * gpu.half), 2 * model.body / gpu.memory)
+    attention = 4 * model.head * pairs / (share_flex * gpu.half)
+    products = (4 * model.head + 2 * _CLASSES) * pairs / (share * gpu.single)
     rows = max(products, 4 * _TOUCHES * pairs / gpu.memory)
     # two sweeps that take the place of the model's own attention; regions and classes are summed in parts of bfloat16
     products, steps = (2 * model.head + (3 + 2) * 2 * _CLASSES) * pairs, 2 * _STEPS * pairs
     traffic = model.layers * model.heads * length * (12 * model.head + 12 + 8 * _CLASSES)
-    swept = products / (EFFICIENCY_FLEX * gpu.half) + steps / (EFFICIENCY_FLEX * gpu.single)
+    swept = products / (share_flex * gpu.half) + steps / (share_flex * gpu.single)
     # a row pass with keys and regions as values in two parts, and a pass with the roles swapped
     fused = (3 * 2 * model.head + 2 * model.head + 4 * _CLASSES) * pairs
     return {
         "plain": plain + attention,
         "rows": rows - attention,  # they take the place of the model's own attention
-        "fused": fused / (EFFICIENCY_FLEX * gpu.single),
-        "fused, TF32": fused / (EFFICIENCY_FLEX * gpu.tf32),
+        "fused": fused / (share_flex * gpu.single),
+        "fused, TF32": fused / (share_flex * gpu.tf32),
         "Triton": max(swept, traffic / gpu.memory),
         "operations plain": 2 * model.body * length + 4 * model.head * pairs,
         "operations fused": fused,
@@ -113,6 +118,57 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def cpu(lengths: Sequence[int] = (256, 1024, 2048)) -> str:
+    """The same arithmetic for the CPU it runs on, beside what `floatlens bench --subject llada-8b` measures there.
+
+    In place of a data sheet: the rate of a large matrix product in float32 and that of copying memory, measured.
+    """
+    from floatlens_lab.bench.width import rehearse
+
+    here = Gpu("this CPU", *[_product_rate()] * 3, _copy_rate(), (1.0, 1.0))
+    one = replace(LLADA, layers=1)
+    lines = [
+        f"Products {here.single / 1e9:.0f} GFLOP/s, copies {here.memory / 1e9:.0f} GB/s.",
+        "",
+        "| T | layer, ms | predicted, ms | rows, × | predicted, × | fused, × | predicted, × |",
+        "|" + "---:|" * 7,
+    ]
+    for found in rehearse("llada-8b", lengths):
+        said = seconds(here, one, found.length)
+        took = {name: found.layer(name) for name in ("plain", "rows", "fused")}
+        cells = [f"{found.length}", f"{took['plain'] * 1e3:.0f}", f"{said['plain'] * 1e3:.0f}"]
+        for name in ("rows", "fused"):
+            cells += [f"{took[name] / took['plain']:.2f}", f"{1 + said[name] / said['plain']:.2f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _product_rate(size: int = 4096) -> float:
+    """Operations per second of a product of two matrices in float32, the best of five."""
+    import torch
+
+    a, b = torch.randn(2, size, size).unbind(0)
+    return 2 * size**3 / min(_timed(lambda: a @ b) for _ in range(5))
+
+
+def _copy_rate(size: int = 1 << 28) -> float:
+    """Bytes per second that are read and written when a block of a GB is copied, the best of five."""
+    import torch
+
+    a = torch.ones(size)
+    b = torch.empty_like(a)
+    return 8 * size / min(_timed(lambda: b.copy_(a)) for _ in range(5))
+
+
+def _timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["cpu"]:
+        sys.stdout.write(cpu() + "\n")
+        sys.exit()
     shares = ", ".join(f"{gpu.name} {break_even(gpu, LLADA):.0%}" for gpu in GPUS)
     sys.stdout.write(f"{table()}\n\nTriton takes as long as Flex in TF32 at this share of the data sheet: {shares}\n")

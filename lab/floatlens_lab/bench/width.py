@@ -11,19 +11,23 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from floatlens.attention.backend import Backend
 from floatlens.attention.kernel_choice import find_kernel
+from floatlens.attention.probe import Layout
 from floatlens.attention.session import capture
 from floatlens.core.errors import FloatlensError
 from floatlens.models.base import Kind, LanguageModel
 from floatlens.probes import make_probes
+from floatlens_lab.bench.report import save_as
 from floatlens_lab.bench.subject import PROBES
 
-__all__ = ["SUBJECTS", "Rehearsed", "Width", "as_markdown", "make_wide", "rehearse"]
+__all__ = ["SUBJECTS", "Rehearsed", "Width", "as_markdown", "make_wide", "rehearse", "save"]
 
 VARIANTS = ("plain", "eager", "rows", "fused")
 _ROWS = 32
@@ -145,7 +149,8 @@ def make_wide(size: Width, layers: int, length: int, device: torch.device) -> La
 def _pass(model: LanguageModel, ids: Tensor, how: str | Backend) -> None:
     rows = torch.arange(1)
     if how == "rows" or isinstance(how, Backend):
-        with capture(model, make_probes(PROBES), steps=1, length=ids.shape[1], backend=how):
+        layout = _layout(ids.shape[1])
+        with capture(model, make_probes(PROBES), layout=layout, steps=1, length=ids.shape[1], backend=how):
             model.forward(ids, logits_at=rows)
         return
     model.module.set_attn_implementation("sdpa" if how == "plain" else "eager")
@@ -155,6 +160,12 @@ def _pass(model: LanguageModel, ids: Tensor, how: str | Backend) -> None:
             torch.stack([one.mean(2) for one in out.attentions]).cpu()
     finally:
         model.module.set_attn_implementation("sdpa")
+
+
+def _layout(length: int) -> Layout:
+    """A question and ten documents of the same length, and the answer."""
+    regions = (*(f"doc{i}" for i in range(1, 11)), "question", "answer")
+    return Layout(regions, (np.arange(length) * len(regions) // length)[None])
 
 
 @torch.inference_mode()
@@ -193,3 +204,9 @@ def as_markdown(subject: str, results: Sequence[Rehearsed]) -> str:
         f"{last.built} layers were built; head: {_ROWS} rows × {size.vocabulary} words.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def save(subject: str, results: list[Rehearsed], folder: str | Path, command: str) -> tuple[Path, Path]:
+    """Write `width-NAME.md` and `width-NAME.json` into a folder; returns both paths."""
+    text = f"# Capture at the width of {subject}\n\n`{command}`\n\n{as_markdown(subject, results)}"
+    return save_as(text, results, folder, f"width-{subject}")

@@ -73,7 +73,7 @@ def bench(
         return
     if subject is not None:
         names = parse_names(kernel, "--kernel") or []
-        _bench_width(subject, given or (256, 1024), rounds or 3, layers or 2, device, names, threads)
+        _bench_width(subject, given or (256, 1024), rounds or 3, layers or 2, device, names, threads, out)
         return
     if part in ("all", "capture"):
         results = benches.run(benches.Plan(rounds=rounds or 3, memory=memory, **chosen), say=say)
@@ -144,6 +144,7 @@ def _bench_width(
     device: str,
     kernels: Sequence[str],
     threads: int | None,
+    out: Path,
 ) -> None:
     import torch
 
@@ -156,3 +157,6 @@ def _bench_width(
         torch.set_num_threads(threads)
     results = width.rehearse(subject, lengths, rounds, layers, device, kernels, say=say)
     sys.stdout.write(width.as_markdown(subject, results))
+    command = f"floatlens bench --subject {subject} --layers {layers} --lengths {','.join(map(str, lengths))}"
+    command += "" if device == "cpu" else f" --device {device}"
+    say("saved {} and {}".format(*width.save(subject, results, out, command)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from floatlens.core.errors import FloatlensError
@@ -41,3 +44,10 @@ def test_kernels_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unknown_subjects() -> None:
     with pytest.raises(FloatlensError, match="give one of llada-8b, dream-7b, llama-8b, nemotron-3b"):
         width.rehearse("gpt-9")
+
+
+def test_results_are_saved_with_their_command(tmp_path: Path) -> None:
+    seconds = {"plain": [1.0], "eager": [2.0], "rows": [1.0], "fused": [1.5]}
+    table, numbers = width.save("llada-8b", [width.Rehearsed(256, 2, seconds, 0.5)], tmp_path, "floatlens bench …")
+    assert table.read_text(encoding="utf-8").startswith("# Capture at the width of llada-8b\n\n`floatlens bench …`")
+    assert json.loads(numbers.read_text(encoding="utf-8"))[0]["seconds"] == seconds
