@@ -28,7 +28,7 @@ def compiled(kernel: Any, own: str, target: GPUTarget, size: int) -> Any:
     """Everything is asked of the kernel, in bfloat16, with pointers and strides as aligned as those of a model."""
     block, walked, warps = triton_kernels._blocks(size, torch.bfloat16)
     other = {"block_q": "block_k", "block_k": "block_q"}[own]
-    constants: dict[str, Any] = {"size": size, "wide": size, "v_size": size, "v_wide": size, "n": CLASSES}
+    constants: dict[str, Any] = {"size": size, "wide": size, "v_size": size, "v_wide": size}
     constants |= {"n_wide": CLASSES, "has_near": False, "has_given": False, "capped": False, "exact": False}
     constants |= dict.fromkeys(FLAGS, True) | {own: block, other: walked}
     names: list[str] = kernel.arg_names
@@ -53,7 +53,7 @@ def _type(name: str) -> str:
         return "*u8"
     if name in ("slope", "ceiling"):
         return "fp32"
-    return "i32" if name in ("queries", "keys", "groups") or _is_stride(name) else "*fp32"
+    return "i32" if name in ("queries", "keys", "n", "groups") or _is_stride(name) else "*fp32"
 
 
 def _is_stride(name: str) -> bool:

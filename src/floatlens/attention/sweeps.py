@@ -130,8 +130,10 @@ def attend_swept(
             found.columns, found.weighed = _added(found.columns, sums[0]), _added(found.weighed, sums[1])
     found.out = _joined([one.out for one in swept], 2).transpose(1, 2)
     found.entropy = _joined([one.entropy for one in swept], 2) if entropy else None
-    means = [] if values is None else _joined([one.averaged for one in swept], 1)
-    found.averages = list(torch.split(means, [one.shape[1] for one in averaged], -1)) if len(means) else []
+    found.averages = []
+    if values is not None:
+        means = _joined([one.averaged for one in swept], 1)
+        found.averages += torch.split(means, [one.shape[1] for one in averaged], -1)
     return found
 
 
@@ -140,11 +142,12 @@ def _row_sweep(
 ) -> RowSweep:
     """One sweep, and one more for every `widest` values after the first; `averaged` is the mean over heads."""
     given = (sight, layer.scaling, layer.softcap)
-    first, *more = [None] if values is None else torch.split(values, kernel.widest, 1)
+    parts = [] if values is None else list(torch.split(values, kernel.widest, 1))
+    first = parts[0] if parts else None
     found = kernel.rows(layer.query, layer.key, layer.value, *given, entropy=entropy, weights=weights, values=first)
     if found.averaged is None:
         return found
-    rest = [kernel.rows(layer.query, layer.key, None, *given, values=one).averaged for one in more]
+    rest = [kernel.rows(layer.query, layer.key, None, *given, values=one).averaged for one in parts[1:]]
     return replace(found, averaged=_joined([found.averaged, *rest], -1).mean(1))
 
 
@@ -221,8 +224,7 @@ def _sight(mask: BlockMask, batch: int, device: torch.device) -> Sight:
         queries = torch.zeros(batch, mask.q_length, dtype=torch.int32, device=device)
         given = None if mask.explicit is None else moved(mask.explicit, device).contiguous().view(torch.uint8)
         return Sight(queries, none, queries + mask.kv_length, none, given=given)
-    numbers = _numbers(mask, batch, device)
-    queries = numbers[:, mask.q_offset - mask.kv_offset :][:, : mask.q_length].contiguous()
+    queries, numbers = _numbers(mask, batch, device)
     real = None if mask.padding is None else moved(mask.padding, device)
     keys = numbers if real is None else numbers.masked_fill(~real, NOBODY)
     together = None if mask.blocks is None else mask.blocks.together
@@ -235,13 +237,16 @@ def _sight(mask: BlockMask, batch: int, device: torch.device) -> Sight:
     return Sight(queries, keys, stop, torch.searchsorted(queries, keys, out_int32=True))
 
 
-def _numbers(mask: BlockMask, batch: int, device: torch.device) -> Tensor:
-    """(batch, key) int32, not decreasing."""
+def _numbers(mask: BlockMask, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """(batch, query) and (batch, key) int32, not decreasing: block numbers, positions, or 0 for all."""
     if mask.blocks is not None:
-        return moved(mask.blocks.blocks, device).to(torch.int32).contiguous()
-    if mask.causal:
-        return torch.arange(mask.kv_length, dtype=torch.int32, device=device).expand(batch, -1).contiguous()
-    return torch.zeros(batch, mask.kv_length, dtype=torch.int32, device=device)
+        keys = moved(mask.blocks.blocks, device).to(torch.int32).contiguous()
+        return keys[:, mask.q_offset :].contiguous(), keys
+    queries = torch.arange(mask.q_length, dtype=torch.int32, device=device) + mask.q_offset
+    keys = torch.arange(mask.kv_length, dtype=torch.int32, device=device) + mask.kv_offset
+    if not mask.causal:
+        queries, keys = torch.zeros_like(queries), torch.zeros_like(keys)
+    return queries.repeat(batch, 1), keys.repeat(batch, 1)
 
 
 # -- the start-up check ------------------------------------------------------------------------------------------------
@@ -269,8 +274,8 @@ def sweeps_off_by(kernel: SweepKernel, device: torch.device) -> float:
     wrong = []
     for dtype, rounding in ((torch.float32, 1.0), (torch.bfloat16, 32.0)):  # outputs have 8 bits then
         query, key, value = (x.to(device, dtype) for x in (q, k, v))
-        asked = {"weights": weights.to(device), "values": values.to(device)}
-        rows = kernel.rows(query, key, value, sight, 0.25, entropy=True, **asked)
+        given = (query, key, value, sight, 0.25, None)
+        rows = kernel.rows(*given, entropy=True, weights=weights.to(device), values=values.to(device))
         inverse = None if rows.weighed is None else 1 / rows.weighed
         sums = kernel.columns(query, key, rows.total, members.to(device), sight, 0.25, inverse=inverse)
         found = [rows.out, rows.total, rows.entropy, rows.weighed, rows.averaged, *sums]

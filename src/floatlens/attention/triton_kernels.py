@@ -8,6 +8,7 @@ one fixed order (no atomics). Imported only by `find_kernel` on GPUs, and by tes
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 import torch
@@ -68,19 +69,19 @@ def _score(products, seen, slope, ceiling, capped: tl.constexpr):
 def _given(seen, given, i, j, stride, inside, has_given: tl.constexpr):
     """What is seen by numbers, and by the explicit mask where there is one."""
     if has_given:
-        seen &= tl.load(given + i * stride + j, mask=inside, other=0) != 0
+        seen &= tl.load(given + i.to(tl.int64) * stride + j, mask=inside, other=0) != 0
     return seen
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["queries", "keys", "n"])
 def _rows(
     q, k, v, out, total, entropy, weights, weighed, values, averaged, number_q, number_k, near_q, near_k, given, stop,
     q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row, given_batch, given_head, given_row,
-    slope, ceiling, queries, keys, groups,
-    size: tl.constexpr, wide: tl.constexpr, v_size: tl.constexpr, v_wide: tl.constexpr, n: tl.constexpr,
-    n_wide: tl.constexpr, has_value: tl.constexpr, has_entropy: tl.constexpr, has_weights: tl.constexpr,
-    has_averages: tl.constexpr, has_near: tl.constexpr, has_given: tl.constexpr, capped: tl.constexpr,
-    exact: tl.constexpr, block_q: tl.constexpr, block_k: tl.constexpr,
+    slope, ceiling, queries, keys, n, groups,
+    size: tl.constexpr, wide: tl.constexpr, v_size: tl.constexpr, v_wide: tl.constexpr, n_wide: tl.constexpr,
+    has_value: tl.constexpr, has_entropy: tl.constexpr, has_weights: tl.constexpr, has_averages: tl.constexpr,
+    has_near: tl.constexpr, has_given: tl.constexpr, capped: tl.constexpr, exact: tl.constexpr,
+    block_q: tl.constexpr, block_k: tl.constexpr,
 ):  # fmt: skip
     """A block of queries of one head against all keys they see; the largest score so far is `top`."""
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -139,18 +140,18 @@ def _rows(
 
 
 @triton.jit
-def _keep(into, rows, columns, x, inside, width: tl.constexpr):
+def _keep(into, rows, columns, x, inside, width):
     """Store a tile in a matrix without gaps."""
     shown = inside[:, None] & (columns < width)[None, :]
     tl.store(into + rows[:, None] * width + columns[None, :], x.to(into.dtype.element_ty), mask=shown)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["queries", "keys", "n"])
 def _columns(
     q, k, total, members, inverse, columns, weighed, number_q, number_k, near_q, near_k, given, first,
     q_batch, q_head, q_row, k_batch, k_head, k_row, given_batch, given_head, given_row,
-    slope, ceiling, queries, keys, groups,
-    size: tl.constexpr, wide: tl.constexpr, n: tl.constexpr, n_wide: tl.constexpr, has_columns: tl.constexpr,
+    slope, ceiling, queries, keys, n, groups,
+    size: tl.constexpr, wide: tl.constexpr, n_wide: tl.constexpr, has_columns: tl.constexpr,
     has_weights: tl.constexpr, has_near: tl.constexpr, has_given: tl.constexpr, capped: tl.constexpr,
     exact: tl.constexpr, block_q: tl.constexpr, block_k: tl.constexpr,
 ):  # fmt: skip
@@ -233,18 +234,19 @@ class TritonSweeps:
         given, near_q, near_k = _optional(sight)
         own, walked, warps = self.blocks or _blocks(max(size, v.shape[-1]), query.dtype)
         none = found.total
-        _rows[triton.cdiv(queries, own), heads, batch](
-            query, key, v, _or(found.out, none), found.total, _or(found.entropy, none), _or(weights, none),
-            _or(found.weighed, none), _or(values, none), _or(found.averaged, none),
-            sight.query_numbers, sight.key_numbers, near_q, near_k, given, sight.stop,
-            *query.stride()[:3], *key.stride()[:3], *v.stride()[:3], *given.stride()[:3],
-            *_steps(scale, softcap), queries, key.shape[2], heads // key.shape[1],
-            size=size, wide=_padded(size), v_size=v.shape[-1], v_wide=_padded(v.shape[-1]), n=n, n_wide=_padded(n),
-            has_value=value is not None, has_entropy=entropy, has_weights=weights is not None,
-            has_averages=values is not None, has_near=sight.near is not None, has_given=sight.given is not None,
-            capped=softcap is not None, exact=query.dtype == torch.float32,
-            block_q=own, block_k=walked, num_warps=warps, num_stages=2,
-        )  # fmt: skip
+        with _on(query.device):
+            _rows[triton.cdiv(queries, own), heads, batch](
+                query, key, v, _or(found.out, none), found.total, _or(found.entropy, none), _or(weights, none),
+                _or(found.weighed, none), _or(values, none), _or(found.averaged, none),
+                sight.query_numbers, sight.key_numbers, near_q, near_k, given, sight.stop,
+                *query.stride()[:3], *key.stride()[:3], *v.stride()[:3], *given.stride()[:3],
+                *_steps(scale, softcap), queries, key.shape[2], n, heads // key.shape[1],
+                size=size, wide=_padded(size), v_size=v.shape[-1], v_wide=_padded(v.shape[-1]), n_wide=_padded(n),
+                has_value=value is not None, has_entropy=entropy, has_weights=weights is not None,
+                has_averages=values is not None, has_near=sight.near is not None, has_given=sight.given is not None,
+                capped=softcap is not None, exact=query.dtype == torch.float32,
+                block_q=own, block_k=walked, num_warps=warps, num_stages=2,
+            )  # fmt: skip
         return found
 
     def columns(
@@ -267,16 +269,22 @@ class TritonSweeps:
         weighed = None if inverse is None else torch.empty(shape, device=query.device)
         given, near_q, near_k = _optional(sight)
         own, walked, warps = self.blocks or _blocks(size, query.dtype)
-        _columns[triton.cdiv(key.shape[2], own), heads, batch](
-            query, key, total, members, _or(inverse, total), _or(columns, total), _or(weighed, total),
-            sight.query_numbers, sight.key_numbers, near_q, near_k, given, sight.first,
-            *query.stride()[:3], *key.stride()[:3], *given.stride()[:3],
-            *_steps(scale, softcap), queries, key.shape[2], heads // key.shape[1],
-            size=size, wide=_padded(size), n=n, n_wide=_padded(n), has_columns=plain, has_weights=inverse is not None,
-            has_near=sight.near is not None, has_given=sight.given is not None, capped=softcap is not None,
-            exact=query.dtype == torch.float32, block_q=walked, block_k=own, num_warps=warps, num_stages=2,
-        )  # fmt: skip
+        with _on(query.device):
+            _columns[triton.cdiv(key.shape[2], own), heads, batch](
+                query, key, total, members, _or(inverse, total), _or(columns, total), _or(weighed, total),
+                sight.query_numbers, sight.key_numbers, near_q, near_k, given, sight.first,
+                *query.stride()[:3], *key.stride()[:3], *given.stride()[:3],
+                *_steps(scale, softcap), queries, key.shape[2], n, heads // key.shape[1],
+                size=size, wide=_padded(size), n_wide=_padded(n), has_columns=plain, has_weights=inverse is not None,
+                has_near=sight.near is not None, has_given=sight.given is not None, capped=softcap is not None,
+                exact=query.dtype == torch.float32, block_q=walked, block_k=own, num_warps=warps, num_stages=2,
+            )  # fmt: skip
         return columns, weighed
+
+
+def _on(device: torch.device) -> AbstractContextManager[object]:
+    """Triton launches on the current GPU, which need not be that of a layer where a model is spread over several."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def _steps(scale: float, softcap: float | None) -> tuple[float, float]:
