@@ -106,8 +106,9 @@ def _rows(own: pd.DataFrame) -> Iterator[dict[str, Any]]:
 def _recommended(frame: pd.DataFrame, within: float) -> list[bool]:
     """For each row whether it is the recommendation for its model."""
     fitting = frame[(frame["control"] == "") & (100 * frame["change"] >= -within - 1e-9) & (frame["saved"] > 0)]
-    best = fitting.sort_values(["saved", "kl"], ascending=[False, True]).groupby("model").head(1).index
-    return [place in best for place in frame.index]
+    fitting = fitting.assign(place=fitting.index)  # last of all the later row, which has the milder dose of `least`
+    best = fitting.sort_values(["saved", "kl", "place"], ascending=[False, True, False]).groupby("model").head(1)
+    return [place in best.index for place in frame.index]
 
 
 def cache_layers(result: Result, schedules: pd.DataFrame | None = None) -> pd.DataFrame:

@@ -145,6 +145,7 @@ def cache_study(
     doses = [f"stale:least={','.join(f'{one:g}' for one in least)}"] if least else []
     values |= {"conditions": ["rag", *doses, *also], "control_draws": control_draws, "output": {"within": within}}
     values["traces"] = {"questions": traces, "probes": ["received", "cacheability"], "edited": 0}
+    values["analyses"] = ["cacheability"]
     values["seeds"] |= {"controls": control_seed}
     return validate(Study, values)
 
