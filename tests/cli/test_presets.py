@@ -1,4 +1,4 @@
-"""`floatlens qa`, `stress`, `intervene`, `cache` and `trace --data`: one engine, so all plan, run, continue and stop alike."""
+"""`floatlens qa`, `stress`, `intervene`, `cache`, `trace --data`: one engine; all plan, run, continue, stop alike."""
 
 from __future__ import annotations
 
@@ -284,11 +284,23 @@ def test_claims_of_runs_of_answers(floatlens: Run, tmp_path: Path) -> None:
         (("stress", "scale:llada", "--data", "scale:rag", "--gold", "answer"), "these questions mark their gold"),
         (("stress", "scale:llada", "--data", "scale:rag", "--places", "12"), "places wants 0 to 9, got 12"),
         (("intervene", "scale:qwen", "--data", "scale:rag", "--edit", "drop"), '"drop"'),
-        (("cache", "scale:qwen", "--data", "scale:rag"), "scale:qwen is autoregressive, so its key/value cache is exact"),
-        (("cache", "scale:llada", "--data", "scale:rag", "--least", "most"), 'wants numbers, such as 0.99,0.95, got "most"'),
+        (
+            ("cache", "scale:qwen", "--data", "scale:rag"),
+            "scale:qwen is autoregressive, so its key/value cache is exact",
+        ),
+        (
+            ("cache", "scale:llada", "--data", "scale:rag", "--least", "most"),
+            'wants numbers, such as 0.99,0.95, got "most"',
+        ),
         (("cache", "scale:llada", "--data", "scale:rag", "--least", "2"), "give a cosine above 0, at most 1"),
-        (("cache", "scale:llada", "--data", "scale:rag", "--traces", "some"), 'wants a whole number, at least 0, or "all"'),
-        (("cache", "scale:llada", "--data", "scale:rag", "--traces", "0"), "the schedule is made from the study's traces"),
+        (
+            ("cache", "scale:llada", "--data", "scale:rag", "--traces", "some"),
+            'wants a whole number, at least 0, or "all"',
+        ),
+        (
+            ("cache", "scale:llada", "--data", "scale:rag", "--traces", "0"),
+            "the schedule is made from the study's traces",
+        ),
         (("cache", "scale:llada", "--data", "scale:rag", "--also", "stale:refesh=2"), "refesh"),
         (("intervene", "scale:llada", "--data", "scale:rag", "--edit", "stale:least=0.9"), "use floatlens cache"),
         (("qa", "scale:qwen", "--data", "scale:rag", "--device", "cpu", "--device-map", "auto"), "not both"),

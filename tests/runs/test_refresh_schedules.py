@@ -41,7 +41,9 @@ def test_the_edit_gets_the_schedule_of_its_model() -> None:
 def test_what_traces_tell_goes_to_the_edit_that_needs_it() -> None:
     heads = {"m": xr.DataArray(np.array([[0.1, 0.9]]), dims=("layer", "head"), coords={"layer": [0], "head": [0, 1]})}
     told = Told(heads, drifts())
-    (stale,), (ablate,), (drop,) = (parse_edit(text) for text in ("stale:least=0.9", "ablate_heads:top=1", "drop_anchors"))
+    (stale,), (ablate,), (drop,) = (
+        parse_edit(text) for text in ("stale:least=0.9", "ablate_heads:top=1", "drop_anchors")
+    )
     assert dict(told.settled(stale, "m").settings) == {"schedule": "0/8+1/4+2/1"}
     assert dict(told.settled(ablate, "m").settings)["heads"] == ((0, 1),)
     assert told.settled(drop, "m") == drop

@@ -143,4 +143,3 @@ def _intervals(model: str, schedules: pd.DataFrame | None) -> Mapping[int, int]:
     best = schedules[(schedules["model"] == model) & schedules["recommended"]]
     text = "" if best.empty else str(best.iloc[0]["schedule"])
     return intervals_of(text) if text and "|" not in text else {}
-

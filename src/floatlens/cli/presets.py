@@ -1,5 +1,4 @@
-"""`floatlens run` and `demo` take a study from a file; for `qa`, `stress`, `intervene` and `cache`, options become one.
-"""
+"""`floatlens run` and `demo` take a study from a file; `qa`, `stress`, `intervene` and `cache` make one of options."""
 
 from __future__ import annotations
 
@@ -241,9 +240,7 @@ def cache(
             default="stale:rule=elastic:threshold=0.9",
         ),
     ] = None,
-    traces: Annotated[
-        str, option("Trace the first N questions, or all, to derive the schedules.", metavar="N")
-    ] = "8",
+    traces: Annotated[str, option("Trace the first N questions, or all, to derive the schedules.", metavar="N")] = "8",
     control_seed: Annotated[int, option("Seed of the random controls: of their first draw.", min=0)] = 0,
     control_draws: Annotated[int, option("Draws of each random control; effects average over them.", min=1)] = 1,
     gold: Gold = None,

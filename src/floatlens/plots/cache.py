@@ -16,8 +16,20 @@ __all__ = ["plot_cache"]
 
 _SAVED = Axis("multiplications saved", percent=True, range=(-0.02, 1.02))
 _PANELS: tuple[tuple[str, str, Axis, tuple[str, str, str], float], ...] = (
-    ("accuracy", "Accuracy", Axis("change vs. full recomputation\n(percentage points)"), ("change", "low", "high"), 100),
-    ("kl", "First token that can change", Axis("KL divergence (nats)", range=(0, None)), ("kl", "kl_low", "kl_high"), 1),
+    (
+        "accuracy",
+        "Accuracy",
+        Axis("change vs. full recomputation\n(percentage points)"),
+        ("change", "low", "high"),
+        100,
+    ),
+    (
+        "kl",
+        "First token that can change",
+        Axis("KL divergence (nats)", range=(0, None)),
+        ("kl", "kl_low", "kl_high"),
+        1,
+    ),
 )
 
 
@@ -26,7 +38,7 @@ def plot_cache(rows: pd.DataFrame) -> Figure:
     """Change of accuracy and KL divergence over what is saved, a point per schedule, from `cache_schedules(answers)` or
     the table `cache_schedules` of a run. Panels: accuracy, kl. Plus signs are random controls.
 
-    Example: `fl.plot_cache(cache_schedules(answers))`
+    Example: `fl.plot_cache(schedules)`
     """
     style = looks_of(dict.fromkeys(map(str, rows["model"]), "mdm"))
     panels = tuple(

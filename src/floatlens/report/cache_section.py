@@ -61,7 +61,13 @@ def _within(run: RunAnswers) -> float:
 def _made(run: RunAnswers, frame: pd.DataFrame, results: Mapping[str, Result], suffix: str) -> dict[str, Any]:
     tables = [("cache_schedules", "Schedules, with intervals", frame)]
     if "cacheability" in results:
-        tables.append(("cache_layers", "By layer: refresh every n steps, keys to keep", cache_layers(results["cacheability"], frame)))
+        tables.append(
+            (
+                "cache_layers",
+                "By layer: refresh every n steps, keys to keep",
+                cache_layers(results["cacheability"], frame),
+            )
+        )
     return {
         "id": f"cache{suffix}",
         "suffix": suffix,

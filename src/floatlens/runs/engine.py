@@ -1,7 +1,8 @@
 """Runs a plan into its folder: tasks go to the executor, and their outcomes on record, written by this process alone.
 
 The traces of a model come first, then its answers, its patched questions and the traces of its controls; ablations of
-retrieval heads and refresh schedules of caches wait until all traces are there. It prints nothing: the caller sees the records as they come.
+retrieval heads and refresh schedules of caches wait until all traces are there. It prints nothing: the caller sees the
+records as they come.
 """
 
 from __future__ import annotations

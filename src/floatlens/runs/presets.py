@@ -14,7 +14,16 @@ from floatlens.attention.setting import BackendName
 from floatlens.core.validation import validate
 from floatlens.runs.study import Study
 
-__all__ = ["CACHE_DOSES", "CACHE_RULES", "Options", "cache_study", "intervene_study", "qa_study", "stress_study", "trace_study"]
+__all__ = [
+    "CACHE_DOSES",
+    "CACHE_RULES",
+    "Options",
+    "cache_study",
+    "intervene_study",
+    "qa_study",
+    "stress_study",
+    "trace_study",
+]
 
 
 CACHE_DOSES = (0.999, 0.99, 0.95, 0.9)
