@@ -63,6 +63,7 @@ MDM_NAMES = (*_MASKED, *_ADAPTED, "llada-moe", "llada", "dream")
 
 
 _SLOW_IN_CI = (
+    "cli/test_cache.py",
     "docs/",
     "edits/",
     "report/test_size.py",

@@ -18,6 +18,7 @@ import torch
 
 import floatlens as fl
 from floatlens.models.course import Course
+from shared.cached import make_cached
 from shared.collection import make_frame
 
 EXAMPLE = re.compile(r"Example: ((?:`[^`]+`(?:, )?)+)", re.DOTALL)
@@ -63,6 +64,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def names(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What an example may use without making it."""
     from floatlens.adaptation import Recipe
+    from floatlens.analysis.cache_schedule import cache_schedules
     from floatlens.analysis.collection import collection_rates
     from floatlens.analysis.effects import edit_effects
     from floatlens.analysis.scores import gains
@@ -95,6 +97,7 @@ def names(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "curves": curves,
         "rates": collection_rates(make_frame(home)),
         "gains": gains,
+        "schedules": cache_schedules(make_cached()),
         "edit_effects": edit_effects,
     }
 

@@ -41,6 +41,7 @@ from .models import load as load
 from .models import shuffled as shuffled
 from .plots import plot_absorption as plot_absorption
 from .plots import plot_anchors as plot_anchors
+from .plots import plot_cache as plot_cache
 from .plots import plot_cacheability as plot_cacheability
 from .plots import plot_collection as plot_collection
 from .plots import plot_drift as plot_drift

@@ -90,3 +90,11 @@ def test_from_a_model_to_a_figure():
     assert 0 < float(found.group("scale:llada").estimate("key").mean[0].min()) <= 1
     figure = fl.plot_cacheability(found)
     assert len(figure.axes) >= 6
+
+
+def test_the_turn_of_known_positions_by_hand():
+    """The prompt turns by arccos 0.9 and then not at all, a committed token by arccos 0.7; fresh and masks are out."""
+    group = cacheability(made()).group()
+    angles = [np.degrees(np.arccos(x)) for x in (*[0.9] * 4, *[1.0] * 4, 0.7)]
+    assert group.estimate("turn").mean.tolist() == pytest.approx([np.mean(angles)], abs=0.05)
+    assert float(group.estimate("steps").mean) == 3

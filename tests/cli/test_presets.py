@@ -1,4 +1,4 @@
-"""`floatlens qa`, `stress`, `intervene` and `trace --data`: one engine, so all plan, run, continue and stop alike."""
+"""`floatlens qa`, `stress`, `intervene`, `cache`, `trace --data`: one engine; all plan, run, continue, stop alike."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ PRESETS = {
     "stress": (("stress", *COMMON, "--test", "noise:ratios=0,0.4"), 6),
     "intervene": (("intervene", *COMMON, "--edit", "drop_anchors:k=1", "--traces", "0"), 8),
     "trace": (("trace", *COMMON, "--probes", "received"), 2),
+    "cache": (("cache", "scale:llada", *COMMON[1:], "--least", "0.9", "--also", "none", "--traces", "1"), 7),
 }
 
 
@@ -94,7 +95,7 @@ def test_ctrl_c_finishes_the_item_and_says_how_to_continue(
     assert code == 130
     assert "finishing the items under way, then stopping" in err
     assert f"stopped with 1 of {items} items on record" in err
-    assert f"to continue: floatlens {name} scale:qwen --data scale:rag:documents=2" in err.splitlines()[-1]
+    assert f"to continue: floatlens {name} {command[1]} --data scale:rag:documents=2" in err.splitlines()[-1]
     assert len(records(out)) == 1
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -283,6 +284,25 @@ def test_claims_of_runs_of_answers(floatlens: Run, tmp_path: Path) -> None:
         (("stress", "scale:llada", "--data", "scale:rag", "--gold", "answer"), "these questions mark their gold"),
         (("stress", "scale:llada", "--data", "scale:rag", "--places", "12"), "places wants 0 to 9, got 12"),
         (("intervene", "scale:qwen", "--data", "scale:rag", "--edit", "drop"), '"drop"'),
+        (
+            ("cache", "scale:qwen", "--data", "scale:rag"),
+            "scale:qwen is autoregressive, so its key/value cache is exact",
+        ),
+        (
+            ("cache", "scale:llada", "--data", "scale:rag", "--least", "most"),
+            'wants numbers, such as 0.99,0.95, got "most"',
+        ),
+        (("cache", "scale:llada", "--data", "scale:rag", "--least", "2"), "give a cosine above 0, at most 1"),
+        (
+            ("cache", "scale:llada", "--data", "scale:rag", "--traces", "some"),
+            'wants a whole number, at least 0, or "all"',
+        ),
+        (
+            ("cache", "scale:llada", "--data", "scale:rag", "--traces", "0"),
+            "the schedule is made from the study's traces",
+        ),
+        (("cache", "scale:llada", "--data", "scale:rag", "--also", "stale:refesh=2"), "refesh"),
+        (("intervene", "scale:llada", "--data", "scale:rag", "--edit", "stale:least=0.9"), "use floatlens cache"),
         (("qa", "scale:qwen", "--data", "scale:rag", "--device", "cpu", "--device-map", "auto"), "not both"),
     ],
 )

@@ -56,6 +56,6 @@ def test_block_is_marked(block: Block) -> None:
 
 
 def test_no_page_is_left_out() -> None:
-    assert {"README.md", "analyses.md", "edits.md", "forced.md", "qa.md", "stress.md", "studies.md"} <= {
+    assert {"README.md", "analyses.md", "edits.md", "forced.md", "qa.md", "serving.md", "stress.md", "studies.md"} <= {
         page.name for page in RUN
     }

@@ -12,7 +12,7 @@ import floatlens as fl
 from floatlens.attention.edit import Edit
 from floatlens.core.errors import FloatlensError
 from floatlens.edits import Stale, parse_edit
-from floatlens.edits.stale import saved_share
+from floatlens.edits.cache_savings import saved_share
 
 PROMPTS = [[5, 9, 12, 33, 21, 8, 30, 14, 26, 9], [17, 6, 40, 11, 19, 6, 29]]
 MASK = 90
@@ -85,7 +85,8 @@ def test_an_autoregressive_model_is_unchanged_and_a_cache_is_refused(tiny_model:
 def test_what_is_saved_by_hand() -> None:
     """Four layers; a row costs 3, key and value 1: 16 in all."""
     assert saved_share({0, 1, 2, 3}, 4, 3.0, 1.0) == 1
-    assert saved_share(set(), 4, 3.0, 1.0) == pytest.approx(3 / 16)  # the last layer's row of a known token is not read
+    assert saved_share(set(), 4, 3.0, 1.0) == 0
+    assert saved_share({0}, 4, 3.0, 1.0) == pytest.approx(1 - (9 + 3) / 16)  # the last layer's row is not read
     assert saved_share({2, 3}, 4, 3.0, 1.0) == pytest.approx(1 - (3 + 2) / 16)  # rows of layer 0, keys of 0 and 1
     assert saved_share({0, 1}, 4, 3.0, 1.0) == pytest.approx(1 - (9 + 2) / 16)  # rows of 0 to 2, keys of 2 and 3
 

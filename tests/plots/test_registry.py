@@ -27,7 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 OF_RESULTS = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(ANALYSES) and not kind.every_step]
 NEW = ("sinks", "sink_kinds", "order", "lens", "smoothing", "cacheability")
-OTHERS = ("anchors", "qk_maps", "gains", "stress", "misled", "collection", "edits", "patching")
+OTHERS = ("anchors", "qk_maps", "gains", "stress", "misled", "collection", "edits", "patching", "cache")
 ELSEWHERE = {name: f"no result of {name}" for name in OTHERS}
 
 

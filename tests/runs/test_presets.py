@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from floatlens.core.errors import FloatlensError
-from floatlens.runs.presets import intervene_study, qa_study, stress_study, trace_study
+from floatlens.runs.presets import cache_study, intervene_study, qa_study, stress_study, trace_study
 from floatlens.runs.study import Study
 
 MODELS, DATA = ["scale:llada", "scale:qwen"], ["scale:rag", "scale:known"]
@@ -78,6 +78,14 @@ def test_trace() -> None:
     assert (made.conditions, made.traces.questions) == ((), "all")
     assert (made.traces.probes, made.traces.heads, made.traces.layers) == (("received",), "mean", (0, -1))
     assert (made.traces.target, made.traces.backend) == ("answer", "rows")
+
+
+def test_cache() -> None:
+    made = cache_study(MODELS[:1], DATA[:1], least=[0.99, 0.9], also=["stale:refresh=2"], traces=4, within=2.5, limit=9)
+    assert made.conditions == ("rag", "stale:least=0.99,0.9", "stale:refresh=2")
+    assert (made.traces.questions, made.traces.probes) == (4, ("received", "cacheability"))
+    assert (made.traces.edited, made.output.within, made.data[0].limit) == (0, 2.5, 9)
+    assert cache_study(MODELS[:1], DATA[:1], least=[], also=[]).conditions == ("rag",)
 
 
 def test_what_is_wrong_is_one_line() -> None:

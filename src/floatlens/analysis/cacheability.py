@@ -35,6 +35,13 @@ WORDS = Words(
         "key": Variable("reuse of keys", "Cosine of a position's key with that of the step before, by what it holds."),
         "value": Variable("reuse of values", "The same for its value."),
         "state": Variable("reuse of states", "The same for the state that enters the layer."),
+        "turn": Variable(
+            "turn of known positions",
+            "Angle between the key of a position and that of the step before, or of its value where that is larger; "
+            "mean over the prompt and tokens committed earlier.",
+            "degrees",
+        ),
+        "steps": Variable("steps", "Steps of the trace."),
         "top": Variable(
             "drift of the top key",
             "Cosine, between two steps, of what masked rows give to the key most attended in the first of them.",
@@ -76,6 +83,8 @@ def cacheability(trace: Trace, *, k: int = 16, below: float = 0.9) -> xr.Dataset
             name: (("held", "layer"), np.stack([_mean_over(_values(trace, f"{name}_reuse"), one) for one in kinds]))
             for name in ("key", "value", "state")
         },
+        "turn": (("layer",), _turn(trace, kinds[0] | kinds[1])),
+        "steps": ((), float(trace.data.sizes["step"])),
         "top": (("layer",), nanmean(top)),
         "refresh": (("layer",), nanmean(np.where(np.isnan(top), np.nan, top < below))),
         "recall": (("layer",), found),
@@ -107,6 +116,12 @@ def _kinds(trace: Trace) -> list[Bools]:
     masked, was = (ids == mask_id, before == mask_id) if mask_id is not None else (np.zeros_like(there),) * 2
     masked, was = masked & answer, was & answer
     return [there & ~answer, there & answer & ~masked & ~was, there & ~masked & was, there & masked]
+
+
+def _turn(trace: Trace, where: Bools) -> Floats:
+    """(layer,): mean angle, in degrees, by which the key or value of a position turns from one step to the next."""
+    cosines = np.minimum(_values(trace, "key_reuse"), _values(trace, "value_reuse"))
+    return _mean_over(np.degrees(np.arccos(np.clip(cosines, -1, 1))), where)
 
 
 def _mean_over(values: Floats, where: Bools) -> Floats:

@@ -112,7 +112,8 @@ class Edit:
     controls: ClassVar[tuple[ControlKind, ...]] = ()
     """The kinds of matched random edits that `control` gives."""
     needs: frozenset[str] = frozenset()
-    """What it reads. An edit that needs "retrieval scores" waits for traces that show which heads retrieve."""
+    """What it reads. One that needs "retrieval scores" waits for traces that show which heads retrieve, one that needs
+    a "refresh schedule" for those that show how the keys of each layer turn."""
     earliest_step: int = 0
     """The first step in which it can change anything."""
     row_group: RowGroup = "all"
@@ -180,6 +181,11 @@ class Edit:
     def moved_shares(self) -> list[float]:
         """For each sample of the latest run the attention moved per row, 0 … 1, over all rows that the edit looked at;
         NaN where it looked at none. [] where it keeps no count."""
+        return []
+
+    def saved_shares(self) -> list[float]:
+        """For each sample of the latest run, of an edit that stands for a cache: the share of the passes'
+        multiplications that a server would not do; NaN where there was no pass. [] for other edits."""
         return []
 
     def numbers(self) -> dict[str, float]:

@@ -34,7 +34,7 @@ RowGroup = Literal["all", "answer", "last"]
 class Setting:
     """One setting. `read` turns text into a value that JSON can hold; `argument` turns that into the constructor's.
 
-    `default` applies where neither this setting nor the one named by `instead` is given; None: left to the class.
+    `default` applies where neither this setting nor one named by `instead` is given; None: left to the class.
 
     Example: `Setting("k", read_whole, 5, instead="rule", about="keys per head")`
     """
@@ -42,7 +42,7 @@ class Setting:
     name: str
     read: Callable[[str], Any]
     default: Any = None
-    instead: str | None = None
+    instead: str | tuple[str, ...] = ()
     about: str = ""
     argument: Callable[[Any], Any] = lambda value: value
 

@@ -23,7 +23,7 @@ __all__ = ["app", "main"]
 _UsageError: Any = typer.BadParameter.__bases__[0]  # typer has no public name for it
 
 _COMMANDS = {
-    "Studies": (presets.demo, presets.run, presets.qa, presets.stress, presets.intervene, trace.trace),
+    "Studies": (presets.demo, presets.run, presets.qa, presets.stress, presets.intervene, presets.cache, trace.trace),
     "Results": (inspection.show, results.figures, results.claims, results.report),
     "Data": (data.data,),
     "Models": (adapt.adapt,),

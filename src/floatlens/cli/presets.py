@@ -1,4 +1,4 @@
-"""`floatlens run` and `demo` take a study from a file; for `qa`, `stress` and `intervene`, options become one."""
+"""`floatlens run` and `demo` take a study from a file; `qa`, `stress`, `intervene` and `cache` make one of options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from floatlens.cli.parsing import parse_names
 from floatlens.cli.studies import run_study
 from floatlens.core.errors import FloatlensError
 
-__all__ = ["demo", "intervene", "more_edits", "qa", "run", "stress"]
+__all__ = ["cache", "demo", "intervene", "more_edits", "qa", "run", "stress"]
 
 _data = partial(option, panel="Data")
 _test = partial(option, panel="Stress tests")
@@ -221,6 +221,72 @@ def intervene(
     raise typer.Exit(run_study(study, out, context, common.output, common.machine))
 
 
+def cache(
+    context: typer.Context,
+    models: Models,
+    data: DataRefs,
+    out: Out,
+    within: Annotated[
+        float, option("Points of accuracy that the recommended schedule may cost.", metavar="POINTS", min=0, max=100)
+    ] = 1.0,
+    least: Annotated[
+        str, option("Cosines that keys should keep at least: a schedule for each.", metavar="NUMBERS")
+    ] = "0.999,0.99,0.95,0.9",
+    also: Annotated[
+        list[str] | None,
+        option(
+            "Also try this, such as stale:refresh=2,4; none: nothing. Repeatable.",
+            metavar="EDIT",
+            default="stale:rule=elastic:threshold=0.9",
+        ),
+    ] = None,
+    traces: Annotated[str, option("Trace the first N questions, or all, to derive the schedules.", metavar="N")] = "8",
+    control_seed: Annotated[int, option("Seed of the random controls: of their first draw.", min=0)] = 0,
+    control_draws: Annotated[int, option("Draws of each random control; effects average over them.", min=1)] = 1,
+    gold: Gold = None,
+    first_line: FirstLine = False,
+    *,
+    common: StudyOptions,
+) -> None:
+    """Find out what a key/value cache of a diffusion model may keep, and for how long.
+
+    Traces some questions, derives for each layer how often its keys and values have to be refreshed and how many keys
+    hold 90, 95 and 99 % of the attention, and answers all questions with caches refreshed like that, beside full
+    recomputation and random controls. The recommended schedule is the largest saving that costs at most --within
+    points of accuracy (docs/serving.md). Autoregressive models are refused: their cache is exact. Running the same
+    command again continues where it stopped.
+    """
+    from floatlens.runs.presets import CACHE_RULES, cache_study
+
+    study = cache_study(
+        models,
+        data,
+        least=_cosines(least),
+        also=CACHE_RULES if also is None else [one for one in also if one != "none"],
+        traces=_count(traces),
+        within=within,
+        control_seed=control_seed,
+        control_draws=control_draws,
+        gold=gold,
+        first_line=first_line,
+        **common.values(),
+    )
+    raise typer.Exit(run_study(study, out, context, common.output, common.machine))
+
+
+def _cosines(text: str) -> list[float]:
+    """The numbers of --least; the edit checks their range."""
+    try:
+        return [float(one) for one in text.split(",")]
+    except ValueError:
+        raise FloatlensError(f'--least {text}: wants numbers, such as 0.99,0.95, got "{text}"') from None
+
+
+def _count(text: str) -> Any:
+    """A number of questions, or all, which the study checks."""
+    return int(text) if text.isascii() and text.isdecimal() else text
+
+
 def more_edits() -> str:
     """For the help of `intervene`: the registered edits that it does not describe, such as those of other packages."""
     from floatlens.edits.spec import EDITS
@@ -232,7 +298,7 @@ def more_edits() -> str:
 def _patching(text: str) -> dict[str, Any]:
     """`20:k=2:what=kv` as keys of a study, which reads the values."""
     count, *pairs = text.split(":")
-    found: dict[str, Any] = {"questions": int(count) if count.isascii() and count.isdecimal() else count}
+    found: dict[str, Any] = {"questions": _count(count)}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:

@@ -189,7 +189,7 @@ class _Session:
         for note in notes:  # said before the run, which may be long ago
             say(note)
         say_skipped(made.skipped)
-        if made.results:
+        if "drift" in made.results:
             say(f"does attention float? {floating_sentence(made.claims)}")
         if made.claims:
             say(f"{verdicts_line(made.claims)}; list them with: {shlex.join(['floatlens', 'claims', str(self.out)])}")

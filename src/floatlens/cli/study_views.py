@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from floatlens.analysis.cache_schedule import CACHE_EDIT
 from floatlens.analysis.collection import AGREEMENT, ALL, RATES
+from floatlens.cli.cache_view import cache_view
 from floatlens.cli.tables import INTERVAL, Row, by_model, in_blocks, interval, number
 from floatlens.cli.terminal import clean, duration, many
 from floatlens.data.stress import STRESS_TESTS
@@ -117,10 +119,12 @@ def findings_view(made: Findings, models: Sequence[str], width: int) -> Group:
         shown += [_title("Misled by a wrong answer"), misled_view(made.misled, models, width)]
     if made.collection:
         shown += [_title("Changing collection"), collection_view(made.collection, models, width)]
-    if made.effects is not None and not made.effects.empty:
+    if made.effects is not None and set(made.effects["edit"]) - ({CACHE_EDIT} if made.cache else set()):
         shown += [_title("Edits"), effects_view(made.effects, models, width)]
     if made.patching:
         shown += [_title("Activation patching"), patching_view(made, models, width)]
+    if made.cache:
+        shown += [_title("Cache"), cache_view(made.cache, models, width)]
     if rows := made.headline:
         shown += [_title("Attention (means over questions)"), headline_view(rows, models, width)]
     return Group(*shown)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from floatlens.attention.edit import Edit
     from floatlens.models.facts import Facts
 
-__all__ = ["EDITS", "EditSpec", "Setting", "parse_edit", "settings_of", "shown"]
+__all__ = ["EDITS", "FROM_TRACES", "EditSpec", "Setting", "parse_edit", "settings_of", "shown"]
 
 EDITS: Registry[type[Edit]] = Registry(
     "edit",
@@ -35,6 +35,8 @@ EDITS: Registry[type[Edit]] = Registry(
     },
 )
 
+FROM_TRACES = frozenset({"retrieval scores", "refresh schedule"})
+"""What an edit may need (`Edit.needs`) that is taken from the traces of a study, model by model."""
 _LAYERS = Setting("on", read_span, about="only these layers, such as 0-3")
 _STEPS = Setting("steps", read_span, about="only these steps, such as 1-2")
 
@@ -64,8 +66,8 @@ class EditSpec:
 
     @property
     def waits_for_traces(self) -> bool:
-        """Whether it needs what only traces can tell: which heads retrieve."""
-        return "retrieval scores" in self.build().needs
+        """Whether it needs what only traces can tell: which heads retrieve, or how the keys of each layer turn."""
+        return bool(self.build().needs & FROM_TRACES)
 
     @property
     def earliest_step(self) -> int:
@@ -78,7 +80,7 @@ class EditSpec:
         return replace(self, control=kind, seed=seed)
 
     def build(self) -> Edit:
-        """The edit itself. One that needs retrieval scores can be built and checked without them, but not run."""
+        """The edit itself. One that waits for traces can be built and checked without them, but not run."""
         made = EDITS[self.name].from_settings(dict(self.settings))
         if self.control is None:
             return made
@@ -146,6 +148,7 @@ def _choices(name: str, parts: list[str]) -> dict[str, list[Any]]:
         except FloatlensError as error:
             raise FloatlensError(f"{key} {error}") from None
     for key, setting in known.items():
-        if setting.default is not None and setting.instead not in choices:
+        instead = (setting.instead,) if isinstance(setting.instead, str) else setting.instead
+        if setting.default is not None and not set(instead) & set(choices):
             choices.setdefault(key, [setting.default])
     return choices

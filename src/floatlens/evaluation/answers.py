@@ -81,6 +81,10 @@ class Answer:
     """Under an edit: the first step in which it can change anything."""
     moved_share: float | None = None
     """Under an edit: attention moved per row, over all rows that it looked at."""
+    saved_share: float | None = None
+    """Under an edit that stands for a cache: share of the passes' multiplications that a server would not do."""
+    schedule: str | None = None
+    """Under such an edit: its refresh intervals by layer, where it has any."""
     kl: float | None = None
     """Under an edit: KL divergence from the unedited model at the first token it can change, see `divergence`."""
     seconds: float = 0.0
@@ -199,11 +203,16 @@ def _decode(
     with edit(model, made, prompts=prompts, workspace=budget.workspace()), tapped(model, first) as edited:
         decoded = decode(model, ids, **how)
     before, after = (tap.first or [None] * len(drafts) for tap in (plain, edited))
-    moved = made.moved_shares() or [math.nan] * len(drafts)
+    moved, saved = (of or [math.nan] * len(drafts) for of in (made.moved_shares(), made.saved_shares()))
+    shared = {"earliest_step": first, "schedule": dict(spec.settings).get("schedule")}
     return decoded, [
-        {"earliest_step": first, "kl": divergence(p, q), "moved_share": None if math.isnan(share) else round(share, 6)}
-        for p, q, share in zip(before, after, moved, strict=True)
+        {**shared, "kl": divergence(p, q), "moved_share": _rounded(share), "saved_share": _rounded(less)}
+        for p, q, share, less in zip(before, after, moved, saved, strict=True)
     ]
+
+
+def _rounded(share: float) -> float | None:
+    return None if math.isnan(share) else round(share, 6)
 
 
 def _masks(model: LanguageModel, drafts: Sequence[_Draft]) -> list[tuple[str, bool]]:

@@ -1,6 +1,7 @@
 from .answers import plot_edits as plot_edits
 from .answers import plot_gains as plot_gains
 from .answers import plot_stress as plot_stress
+from .cache import plot_cache as plot_cache
 from .cacheability import plot_cacheability as plot_cacheability
 from .collection import plot_collection as plot_collection
 from .description import Axis as Axis

@@ -81,6 +81,7 @@ FIGURES: Registry[FigureType] = Registry(
         "collection": "floatlens.plots.collection:COLLECTION",
         "edits": "floatlens.plots.answers:EDITS",
         "patching": "floatlens.plots.patching:PATCHING",
+        "cache": "floatlens.plots.cache:CACHE",
     },
 )
 

@@ -116,6 +116,10 @@ class Record(BaseModel):
     """Under an edit: the first step in which it can change anything."""
     moved_share: float | None = None
     """Under an edit: attention moved per row, 0 … 1, over all rows that it looked at."""
+    saved_share: float | None = None
+    """Under an edit that stands for a cache: share of the passes' multiplications that a server would not do."""
+    schedule: str | None = None
+    """Under such an edit: its refresh intervals by layer, as given or as derived from traces."""
     kl: float | None = None
     """Under an edit: KL divergence (nats) from the unedited model, at the first token that the edit can change."""
     measured: dict[str, float] | None = None

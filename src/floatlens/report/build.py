@@ -16,6 +16,7 @@ from floatlens.core.files import write_atomically
 from floatlens.plots.description import Look
 from floatlens.plots.style import looks_of, shared_looks
 from floatlens.report.answer_sections import answer_sections
+from floatlens.report.cache_section import cache_sections
 from floatlens.report.codec import as_json, deflated
 from floatlens.report.evolution_section import evolution_sections
 from floatlens.report.explorer import LARGEST, explorer_data
@@ -95,6 +96,7 @@ def _page_data(inputs: Inputs, style: Mapping[str, Look]) -> tuple[dict[str, Any
             *sections(inputs.results),
             *answer_sections(inputs.answers),
             *patching_sections(inputs.answers),
+            *cache_sections(inputs.results, inputs.answers),
         ]
     blobs = {f"table-{t['id']}": deflated(as_json(t.pop("table")).encode()) for part in parts for t in part["tables"]}
     skipped = [(name.replace("_", " ") if name in ANALYSES else name, why) for name, why in inputs.skipped.items()]

@@ -46,7 +46,7 @@ class PlannedCondition:
 
     @property
     def waits(self) -> bool:
-        """Whether it can only be asked once traces tell which heads retrieve."""
+        """Whether it can only be asked once there are traces, see `EditSpec.waits_for_traces`."""
         return self.edit is not None and self.edit.waits_for_traces
 
 

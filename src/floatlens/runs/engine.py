@@ -1,7 +1,8 @@
 """Runs a plan into its folder: tasks go to the executor, and their outcomes on record, written by this process alone.
 
 The traces of a model come first, then its answers, its patched questions and the traces of its controls; ablations of
-retrieval heads wait until all traces are there. It prints nothing: the caller sees the records as they come.
+retrieval heads and refresh schedules of caches wait until all traces are there. It prints nothing: the caller sees the
+records as they come.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from floatlens.core.errors import FloatlensError
 from floatlens.runs.items import PlannedData, answer_items, batches
-from floatlens.runs.retrieval_heads import head_scores, heads_for
+from floatlens.runs.refresh_schedules import key_drifts
+from floatlens.runs.retrieval_heads import head_scores
 from floatlens.runs.tasks import AnswerTask, Question, RefusedTask, Traced
+from floatlens.runs.told import Told
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import xarray as xr
 
     from floatlens.records.record import Record
@@ -82,14 +87,15 @@ def _first(plan: Plan, run: RunFolder) -> Iterator[Task[Any]]:
 
 
 def _waiting(plan: Plan, run: RunFolder) -> Iterator[Task[Any]]:
-    """Ablations. Where the heads of a model are not known its items fail, and the others are asked."""
-    if not any(one.waits for data in plan.data for one in data.conditions):
+    """What waits for traces. Where they do not tell enough of a model its items fail, and the others are asked."""
+    waiting = [one.edit.build().needs for data in plan.data for one in data.conditions if one.edit and one.waits]
+    if not waiting:
         return
-    scores = plan.scores if plan.heads_from is not None else _own_scores(plan, run)
+    told = _told(plan, run, frozenset().union(*waiting))
     for model in plan.subjects:
         for data in plan.data:
             for one in data.asked_of(model, waiting=True):
-                found, why = _with_heads(one, model.ref, scores)
+                found, why = _settled(one, model.ref, told)
                 tasks = answer_tasks(plan, model, data, [found], run)
                 yield from tasks if why is None else (RefusedTask(task, why) for task in tasks)
 
@@ -103,23 +109,34 @@ def answer_tasks(
         yield AnswerTask(model, tuple(Question.of(item, asked) for item, asked in batch))
 
 
-def _with_heads(
-    planned: PlannedCondition, model: str, scores: Mapping[str, xr.DataArray]
-) -> tuple[PlannedCondition, str | None]:
-    """The condition with its heads, or as it is and the reason why they are not known."""
+def _settled(planned: PlannedCondition, model: str, told: Told) -> tuple[PlannedCondition, str | None]:
+    """The condition with its heads or schedule, or as it is and the reason why they are not known."""
     assert planned.edit is not None
     try:
-        return replace(planned, edit=heads_for(planned.edit, model, scores)), None
+        return replace(planned, edit=told.settled(planned.edit, model)), None
     except FloatlensError as error:
         return planned, str(error)
 
 
+def _told(plan: Plan, run: RunFolder, needs: frozenset[str]) -> Told:
+    """What the traces of this run, or those of `heads_from`, tell."""
+    heads: Mapping[str, xr.DataArray] = {}
+    if "retrieval scores" in needs:
+        heads = plan.scores if plan.heads_from is not None else _own_scores(plan, run)
+    return Told(heads, key_drifts(_own_traces(plan, run)) if "refresh schedule" in needs else {})
+
+
 def _own_scores(plan: Plan, run: RunFolder) -> dict[str, xr.DataArray]:
     """How much each head copies, from the traces of this run."""
+    return head_scores(_own_traces(plan, run))
+
+
+def _own_traces(plan: Plan, run: RunFolder) -> list[Path]:
+    """The trace files of this run, without those of controls."""
     models = {model.ref for model in plan.subjects}
     traces = (one for one in run.records.values() if one.what == "trace" and one.model in models)
     done = (one.file for one in traces if one.complete(run.path))
-    return head_scores([run.path / file for file in sorted(file for file in done if file is not None)])
+    return [run.path / file for file in sorted(file for file in done if file is not None)]
 
 
 # -- Ctrl-C -------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens.analysis import ANALYSES, Result, analyse
 from floatlens.analysis.anchors import anchors
+from floatlens.analysis.cache_schedule import cache_schedules
 from floatlens.analysis.collection import collection_agreement, collection_rates, of_collection
 from floatlens.analysis.conditions import edited
 from floatlens.analysis.courses import with_training
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Findings", "publish_answers", "publish_traces", "save_figure", "save_frame", "save_table"]
 
 FORMATS = ("pdf", "svg", "png")
-_ANSWERS = {"gains", "stress", "misled", "collection", "edits", "patching"}
+_ANSWERS = {"gains", "stress", "misled", "collection", "edits", "patching", "cache"}
 """What figures of answers need; those are drawn with the tables of answers."""
 
 
@@ -69,6 +70,8 @@ class Findings:
     """Tables of activation patching by name."""
     without_effect: Sequence[tuple[str, str, int, int]] = ()
     """Where patched questions have no effect: model, data set, how many, of how many."""
+    cache: dict[str, pd.DataFrame] = field(default_factory=dict)
+    """Tables of refresh schedules of a cache by name."""
     results: Mapping[str, Result] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
@@ -87,8 +90,10 @@ class Findings:
         return headline(self.results)
 
 
-def publish_answers(folder: Path, out: Path, *, paper: bool = False, formats: Sequence[str] = FORMATS) -> Findings:
-    """Write tables and figures of the answers of a run folder into OUT."""
+def publish_answers(
+    folder: Path, out: Path, *, paper: bool = False, within: float = 1.0, formats: Sequence[str] = FORMATS
+) -> Findings:
+    """Write tables and figures of the answers of a run folder into OUT; `within` is the margin of `cache_schedules`."""
     answers, manifest = open_answers(folder)
     made = Findings(courses={ref: facts.get("course") for ref, facts in manifest["models"].items()})
     plain = answers[answers["kind"].isin(["closed", "rag"])]
@@ -102,6 +107,9 @@ def publish_answers(folder: Path, out: Path, *, paper: bool = False, formats: Se
     if (answers["kind"] == "edit").any():
         _publish_edits(edited(answers), out, made)
     _publish_patching(open_patching(folder), out, made)
+    if not (tried := cache_schedules(answers, within)).empty:
+        made.cache["cache_schedules"] = tried
+        made.files += save_frame(tried, out / "tables" / "cache_schedules")
     _draw(out, made, formats)
     return made
 
@@ -114,6 +122,7 @@ def _draw(out: Path, made: Findings, formats: Sequence[str]) -> None:
     patched = made.patching.get("patching")
     data = {"gains": made.gains, "stress": made.curves, "misled": made.misled, "edits": made.effects}
     data |= {"patching": patched, "collection": made.collection.get("collection")}
+    data |= {"cache": made.cache.get("cache_schedules")}
     wanted = [name for name, kind in FIGURES.items() if set(kind.needs) <= set(data)]
     for name, figure in describe_figures(data, wanted).figures.items():
         with enough_memory(f"drawing {name}", _FEWER):

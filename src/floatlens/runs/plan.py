@@ -19,6 +19,7 @@ from floatlens.core.files import fingerprint
 from floatlens.core.validation import Problem
 from floatlens.data import open_data
 from floatlens.data.examples import need_of
+from floatlens.edits.spec import FROM_TRACES
 from floatlens.models.course import earlier
 from floatlens.probes import make_probes
 from floatlens.records.condition import RAG
@@ -28,6 +29,7 @@ from floatlens.runs.models import PlannedModel, plan_models, words_unknown_in_da
 from floatlens.runs.patching import patched_condition, with_counterfactuals
 from floatlens.runs.retrieval_heads import head_scores, heads_for
 from floatlens.runs.tasks import PatchTask, Question, TraceBatch, TraceTask
+from floatlens.runs.told import REQUIRED
 from floatlens.traces.schema import probe_of
 from floatlens.traces.tracing import DEFAULT_PROBES
 
@@ -310,25 +312,40 @@ def _check_edits(
         for model in models:
             with source.at("conditions"):
                 spec.check(model.facts, "edit")
-                if spec.waits_for_traces and source.study.heads_from:
+                if source.study.heads_from:
                     heads_for(spec, model.ref, scores)
-    waiting = next((spec for spec in edits if spec.waits_for_traces), None)
-    if waiting is not None and not source.study.heads_from:
-        with source.at("conditions"):
-            _check_traces_for(waiting.label, any(part.traced for part in data), source.study)
+    traced = any(part.traced for part in data)
+    for spec in edits:
+        for need in sorted(spec.build().needs & FROM_TRACES):
+            if need != "retrieval scores" or not source.study.heads_from:
+                with source.at("conditions"):
+                    _check_traces_for(spec.label, need, traced, source.study)
 
 
-def _check_traces_for(label: str, traced: bool, study: Study) -> None:
-    """The study's own traces must exist and have what copy scores are made of."""
-    what = f"{label}: retrieval heads are chosen from the study's traces"
+_WAITING = {
+    "retrieval scores": (
+        "retrieval heads are chosen",
+        "give runs with traces as heads_from (--heads-from), set traces.questions, or name the heads (heads=5.3+7.0)",
+        "name the heads",
+    ),
+    "refresh schedule": (
+        "the schedule is made",
+        "use floatlens cache, set traces.questions, or write the schedule (schedule=0-3/8+4-7/2)",
+        "write the schedule",
+    ),
+}
+"""By what an edit needs from traces: what is done with it, and what to do where there are none, or of another kind."""
+
+
+def _check_traces_for(label: str, need: str, traced: bool, study: Study) -> None:
+    """The study's own traces must exist and have what is needed of them."""
+    done, without, otherwise = _WAITING[need]
+    what = f"{label}: {done} from the study's traces"
     if not traced:
-        raise FloatlensError(
-            f"{what}, and it has none; give runs with traces as heads_from (--heads-from), set traces.questions, or "
-            "name the heads (heads=5.3+7.0)"
-        )
+        raise FloatlensError(f"{what}, and it has none; {without}")
     probes = make_probes(study.traces.probes or DEFAULT_PROBES)
     provided = {one.name for probe in probes for one in probe.variables}
-    for needed in ANALYSES["retrieval_heads"].requires:
+    for needed in ANALYSES[REQUIRED[need]].requires:
         if needed not in provided:
             probe = probe_of(needed)
-            raise FloatlensError(f"{what}, which need the probe {probe}; add it to traces.probes, or name the heads")
+            raise FloatlensError(f"{what}, which need the probe {probe}; add it to traces.probes, or {otherwise}")

@@ -14,7 +14,22 @@ from floatlens.attention.setting import BackendName
 from floatlens.core.validation import validate
 from floatlens.runs.study import Study
 
-__all__ = ["Options", "intervene_study", "qa_study", "stress_study", "trace_study"]
+__all__ = [
+    "CACHE_DOSES",
+    "CACHE_RULES",
+    "Options",
+    "cache_study",
+    "intervene_study",
+    "qa_study",
+    "stress_study",
+    "trace_study",
+]
+
+
+CACHE_DOSES = (0.999, 0.99, 0.95, 0.9)
+"""Cosines that keys of a cache should keep at least: a schedule for each, from mild to strong."""
+CACHE_RULES = ("stale:rule=elastic:threshold=0.9",)
+"""What is tried beside these schedules."""
 
 
 class Options(TypedDict, total=False):
@@ -115,6 +130,32 @@ def intervene_study(
     values["traces"] = {"questions": 0, **_given(edited=edited)}
     values["seeds"] |= {"controls": control_seed}
     values |= {"control_draws": control_draws, "patching": dict(patching or {})}
+    return validate(Study, values)
+
+
+def cache_study(
+    models: Sequence[str],
+    data: Sequence[str],
+    *,
+    least: Sequence[float] = CACHE_DOSES,
+    also: Sequence[str] = CACHE_RULES,
+    traces: int | Literal["all"] = 8,
+    within: float = 1.0,
+    control_seed: int = 0,
+    control_draws: int = 1,
+    **options: Unpack[Options],
+) -> Study:
+    """Refresh schedules of a key/value cache: `traces` questions are traced, a schedule is derived from them for each
+    cosine of `least`, and all questions are asked under each, under `also` (edits as texts) and in full.
+
+    Example: `cache_study(["scale:llada"], ["scale:rag"], least=[0.99, 0.9], limit=20)`
+    """
+    values = _values("cache", models, data, options)
+    doses = [f"stale:least={','.join(f'{one:g}' for one in least)}"] if least else []
+    values |= {"conditions": ["rag", *doses, *also], "control_draws": control_draws, "output": {"within": within}}
+    values["traces"] = {"questions": traces, "probes": ["received", "cacheability"], "edited": 0}
+    values["analyses"] = ["cacheability"]
+    values["seeds"] |= {"controls": control_seed}
     return validate(Study, values)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floatlens import __version__
+from floatlens.analysis.cache_schedule import cache_layers
 from floatlens.analysis.sources import has_traces, trace_files
 from floatlens.claims import answer_claims, claims_frame
 from floatlens.core.files import digest_of_file, write_atomically
@@ -46,7 +47,7 @@ def publish_study(
     inputs = _inputs(folder, output, analyses)
     if not force and (before := _published(folder, inputs)) is not None:
         return before
-    made = publish_answers(folder, folder, paper=output.paper, formats=output.figures)
+    made = publish_answers(folder, folder, paper=output.paper, within=output.within, formats=output.figures)
     seen: list[Seen] = []
     if has_traces(folder):
         _publish_traces(folder, output, analyses, each, made, seen)
@@ -115,6 +116,9 @@ def _publish_traces(
     )
     made.results, made.skipped, made.claims = found.results, found.skipped, found.claims
     made.files += found.files
+    if made.cache and "cacheability" in made.results:
+        made.cache["cache_layers"] = cache_layers(made.results["cacheability"], made.cache["cache_schedules"])
+        made.files += save_frame(made.cache["cache_layers"], folder / "tables" / "cache_layers")
 
 
 def _write_report(folder: Path, output: Output, made: Findings, seen: Sequence[Seen]) -> None:

@@ -32,7 +32,7 @@ def head_scores(files: Sequence[Path]) -> dict[str, xr.DataArray]:
 
 def heads_for(spec: EditSpec, model: str, scores: Mapping[str, xr.DataArray]) -> EditSpec:
     """The edit with `top=N` replaced by the N heads with the highest scores; any other edit as it is."""
-    if not spec.waits_for_traces:
+    if "retrieval scores" not in spec.build().needs:
         return spec
     given = dict(spec.settings)
     top = given.pop("top")

@@ -217,6 +217,9 @@ class Output(_Part):
     rule: str | None = Field(None, description="anchor rule of every analysis that has one; None: their own")
     measure: Literal["attention", "contribution"] = Field("attention", description="what analyses count")
     paper: bool = Field(False, description="put the paper's rows below ours in Table 1")
+    within: float = Field(
+        1.0, ge=0, le=100, description="points of accuracy that the recommended refresh schedule of a cache may cost"
+    )
 
 
 class Machine(_Part):
