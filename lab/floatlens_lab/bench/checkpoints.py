@@ -102,13 +102,13 @@ def _decoder(size: Width, layers: int) -> dict[str, Any]:
 
 
 def _dream(size: Width, layers: int) -> dict[str, Any]:
-    own = {"model_type": "Dream", "architectures": ["DreamModel"], "mask_token_id": size.vocabulary - 1}
+    own: dict[str, Any] = {"model_type": "Dream", "architectures": ["DreamModel"], "mask_token_id": size.vocabulary - 1}
     own |= {"rope_theta": 1000000.0, "max_position_embeddings": 131072, "use_sliding_window": False}
     return _decoder(size, layers) | own
 
 
 def _llama(size: Width, layers: int) -> dict[str, Any]:
-    own = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "head_dim": size.head}
+    own: dict[str, Any] = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "head_dim": size.head}
     return _decoder(size, layers) | own | {"rope_theta": 500000.0, "max_position_embeddings": 131072}
 
 
@@ -124,7 +124,7 @@ def _nemotron(size: Width, layers: int) -> dict[str, Any]:
         "llama_4_scaling_beta": 0.1,
         "original_max_position_embeddings": 16384,
     }
-    own = {"model_type": "nemotron_labs_diffusion", "architectures": ["NemotronLabsDiffusionModel"]}
+    own: dict[str, Any] = {"model_type": "nemotron_labs_diffusion", "architectures": ["NemotronLabsDiffusionModel"]}
     own |= {"dlm_paradigm": "bidirectional", "block_size": 32, "mask_token_id": size.vocabulary - 1}
     own |= {"head_dim": size.head, "max_position_embeddings": 4096}
     return _decoder(size, layers) | own | {"rope_parameters": rope}
@@ -161,12 +161,12 @@ def write_checkpoint(
         )
     shards = list(_shards(tensors_of(size, layers), shard_bytes))
     pool = torch.empty(_POOL).uniform_(-0.03, 0.03, generator=torch.Generator().manual_seed(0)).bfloat16()
-    files = {}
+    files: dict[str, str] = {}
     for number, shapes in enumerate(shards, start=1):
         name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         held = {key: torch.empty(shape, dtype=torch.bfloat16) for key, shape in shapes.items()}
         for tensor in held.values():
-            for piece in tensor.view(-1).split(_POOL):
+            for piece in tensor.view(-1).split(_POOL):  # type: ignore[no-untyped-call]
                 piece.copy_(pool[: len(piece)])
         save_file(held, folder / name, metadata={"format": "pt"})
         files |= dict.fromkeys(held, name)

@@ -199,7 +199,8 @@ def _save_model(folder: Path, length: int) -> None:
     make_model(length).module.save_pretrained(folder)
     words = Tokenizer(WordLevel({"<s>": 0, "a": 1}, unk_token="a"))
     special = {"bos_token": "<s>", "eos_token": "<s>", "pad_token": "<s>", "unk_token": "a"}
-    PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(str(folder))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, **special)  # type: ignore[no-untyped-call]
+    tokenizer.save_pretrained(str(folder))
 
 
 def versions_in_words(results: Sequence[OthersMeasured]) -> str:

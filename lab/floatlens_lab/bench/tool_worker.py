@@ -57,7 +57,7 @@ def floatlens(folder: str) -> Pass:
 def transformerlens(folder: str) -> Pass:
     """`run_with_cache` of the patterns of all layers, reduced after the pass."""
     import torch
-    from transformer_lens.model_bridge import TransformerBridge
+    from transformer_lens.model_bridge import TransformerBridge  # type: ignore[import-not-found]
 
     bridge = TransformerBridge.boot_transformers(folder, hf_model=_module(folder, "eager"), device="cpu")
     for block in bridge.blocks:
@@ -74,7 +74,7 @@ def transformerlens(folder: str) -> Pass:
 def nnsight(folder: str) -> Pass:
     """A trace that reduces the weights of each layer as they come, so one layer's are held at a time."""
     import torch
-    from nnsight import NNsight
+    from nnsight import NNsight  # type: ignore[import-not-found]
 
     model = NNsight(_module(folder, "eager"))
 
@@ -100,7 +100,8 @@ VARIANTS: dict[str, tuple[Callable[[str], Pass], tuple[str, ...]]] = {
 def _module(folder: str, attention: str) -> Any:
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention, local_files_only=True).eval()
+    module = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention, local_files_only=True)
+    return module.eval()  # type: ignore[no-untyped-call]
 
 
 def _ids(length: int) -> Any:
@@ -159,7 +160,11 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     worker = Worker()
-    orders = {"prepare": worker.prepare, "pass": worker.measure, "received": worker.received}
+    orders: dict[str, Callable[..., Any]] = {
+        "prepare": worker.prepare,
+        "pass": worker.measure,
+        "received": worker.received,
+    }
     for line in sys.stdin:
         order, *given = json.loads(line)
         try:

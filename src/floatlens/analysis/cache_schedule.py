@@ -122,7 +122,11 @@ def cache_layers(result: Result, schedules: pd.DataFrame | None = None) -> pd.Da
         intervals = _intervals(group.model, schedules)
         numbers = {name: group.estimate(name).mean for name in ("turn", "top", *_KEYS)}
         for place, layer in enumerate(group.coordinate("turn", "layer")):
-            row = {"model": group.model, "layer": int(layer), "refresh": intervals.get(int(layer), math.nan)}
+            row: dict[str, Any] = {
+                "model": group.model,
+                "layer": int(layer),
+                "refresh": intervals.get(int(layer), math.nan),
+            }
             row |= {name: float(values[place]) for name, values in numbers.items()}
             rows.append(row | {name: _whole(row[name]) for name in _KEYS} | {"questions": group.n})
     return pd.DataFrame(rows, columns=["model", "layer", "refresh", "turn", "top", *_KEYS, "questions"])

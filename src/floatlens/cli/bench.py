@@ -72,7 +72,7 @@ def bench(
         _bench_apart(part, subject or "llada-8b", layers, rounds or 3, python, chosen, out)
         return
     if subject is not None:
-        names = parse_names(kernel, "--kernel") or []
+        names = parse_names(kernel, "--kernel") or ()
         _bench_width(subject, given or (256, 1024), rounds or 3, layers or 2, device, names, threads, out)
         return
     if part in ("all", "capture"):

@@ -207,7 +207,8 @@ class Stale(Edit):
         if position is not self._pass:
             self._pass = position
             masked = layer.state.masked
-            self._savings.begin(position.real, self._rule.needed(masked), masked.any(1) | layer.state.causal)
+            writing = np.asarray(masked.any(1) | layer.state.causal)
+            self._savings.begin(position.real, self._rule.needed(masked), writing)
         due = layer.index not in self._held or not self.select.has_step(position.step, self._steps)
         fresh = self._rule.fresh(layer, self._keepable(layer), due)
         self._savings.take(layer.index, fresh)

@@ -66,8 +66,9 @@ def _check_files(run: RunFolder) -> None:
 
 def _write(run: RunFolder, result: Traced | Sequence[Traced] | Sequence[Record]) -> list[Record]:
     """Put outcomes on record; of a batch that was asked again, only what was missing."""
-    outcomes = [result] if isinstance(result, Traced) else list(result)
-    records, files = [], {}
+    outcomes: Sequence[Traced | Record] = [result] if isinstance(result, Traced) else result
+    records: list[Record] = []
+    files: dict[str, bytes] = {}
     for one in outcomes:
         record = one.record if isinstance(one, Traced) else one
         records.append(record)
