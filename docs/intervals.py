@@ -333,6 +333,16 @@ reason; "conservative" intervals cover more than they say. Fewer than 20 questio
 of 0/1 scores are also [computed exactly](pairs.md).
 
 """
+KINDS = f"""
+## By kind
+
+The same numbers, over the samples of each kind: mean, least and most. A kind is judged by its mean, since coverage of
+numbers that jump (shares of few questions) swings around 0.95 from sample to sample, as it does for every interval of
+such numbers. The mean has to be {LEAST} to {MOST} at n = 20 and 50, and nothing may cover less than {LEAST}.
+
+| number | samples | n = 20: mean | least | most | n = 50: mean | least | most |
+|---|---|---|---|---|---|---|---|
+"""
 COLUMNS = "| number | samples | n = 8 | n = 20 | n = 50 | |\n|---|---|---|---|---|---|\n"
 LIMITS = """
 ## Where rare values decide
@@ -343,30 +353,40 @@ sets of 20 or 50 have as many of them as they should, and what is computed from 
 """
 
 
+Covered = list[tuple[Case, list[float]]]
+
+
 def page() -> str:
-    """The tables as Markdown, printed row by row while they are made."""
-    lines: list[str] = []
-
-    def write(text: str) -> None:
-        lines.append(text)
-        sys.stdout.write(text)
-        sys.stdout.flush()
-
-    for head, cases in ((HEAD, CASES), (LIMITS, RARE_CASES)):
-        write(head + COLUMNS)
-        for case in cases:
-            write(_row(case))
-    return "".join(lines)
+    """The tables as Markdown; rows are printed while they are made."""
+    return written(*(list(map(_covered, cases)) for cases in (CASES, RARE_CASES)))
 
 
-def _row(case: Case) -> str:
-    cells, note = [], ""
-    for n in SIZES:
-        found = round(coverage(case, n, case.draws if case.slow else DRAWS), 3)
-        missed = n >= 20 and not LEAST <= found <= MOST
-        cells.append(f"**{found:.3f}**" if missed else f"{found:.3f}")
-        note = case.note if missed else note
-    return f"| {case.kind} | {case.samples} | {' | '.join(cells)} | {note} |\n"
+def written(usual: Covered, rare: Covered) -> str:
+    """The page, of the coverage of every case at each of `SIZES`."""
+    tables = (HEAD + COLUMNS, map(_row, usual), KINDS, by_kind(usual), LIMITS + COLUMNS, map(_row, rare))
+    return "".join(one if isinstance(one, str) else "".join(one) for one in tables)
+
+
+def by_kind(covered: Covered) -> Iterator[str]:
+    """One row for each kind of number: mean, least and most over its samples, at n = 20 and 50."""
+    for kind in dict.fromkeys(case.kind for case, _ in covered):
+        found = np.array([shares[1:] for case, shares in covered if case.kind == kind])
+        cells = [f"{value:.3f}" for size in found.T for value in (size.mean(), size.min(), size.max())]
+        yield f"| {kind} | {len(found)} | {' | '.join(cells)} |\n"
+
+
+def _covered(case: Case) -> tuple[Case, list[float]]:
+    shares = [round(coverage(case, n, case.draws if case.slow else DRAWS), 3) for n in SIZES]
+    sys.stdout.write(_row((case, shares)))
+    sys.stdout.flush()
+    return case, shares
+
+
+def _row(covered: tuple[Case, list[float]]) -> str:
+    case, shares = covered
+    missed = [n >= 20 and not LEAST <= share <= MOST for n, share in zip(SIZES, shares, strict=True)]
+    cells = [f"**{share:.3f}**" if out else f"{share:.3f}" for share, out in zip(shares, missed, strict=True)]
+    return f"| {case.kind} | {case.samples} | {' | '.join(cells)} | {case.note if any(missed) else ''} |\n"
 
 
 if __name__ == "__main__":

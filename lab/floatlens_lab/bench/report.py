@@ -33,8 +33,8 @@ HEADER = ("T", "steps", "plain, s per step", "ours ÷ plain", "ours ÷ eager", "
 
 _LEGEND = (
     "Ratios are of the time per step: median (smallest–largest) over rounds. plain: sdpa and all logits at each step, "
-    "as in the published samplers. eager: output_attentions=True reduced to received. ours: received, entropy, flow, "
-    "answer_rows and qk of every step, layer and head. Memory: peak of ours over the same decoder without capture, "
+    "as in the published samplers. eager: output_attentions=True reduced to received. ours: all "
+    "default probes, of every step, layer and head. Memory: peak of ours over the same decoder without capture, "
     "each in a fresh process whose allocator hands large blocks back at once (MALLOC_MMAP_THRESHOLD_)."
 )
 

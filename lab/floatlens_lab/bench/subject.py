@@ -17,13 +17,14 @@ from floatlens.attention.edit import Edit
 from floatlens.attention.session import capture
 from floatlens.decoding import decode, decode_steps, plan
 from floatlens.models.base import Kind, LanguageModel
-from floatlens.probes import make_probes
+from floatlens.probes import DEFAULT_PROBES, make_probes
 from floatlens.traces.tracing import layout_of
 
 __all__ = ["LAYERS", "PROBES", "VARIANTS", "captured", "make_model", "make_prompt"]
 
 GENERATED = 32
-PROBES = ("received", "entropy", "flow", "answer_rows", "qk")
+PROBES = DEFAULT_PROBES
+"""What a trace records unless told otherwise."""
 LAYERS = 8
 _WIDTH, _HEADS, _VOCABULARY = 512, 8, 4096
 _MASK = _VOCABULARY - 1
@@ -87,7 +88,7 @@ def lean(model: LanguageModel, prompt: Tensor, steps: int) -> Tensor:
 
 
 def ours(model: LanguageModel, prompt: Tensor, steps: int) -> Tensor:
-    """floatlens's decoder with received, entropy, flow, answer_rows and qk of every step, layer and head."""
+    """floatlens's decoder with all default probes, of every step, layer and head."""
     return captured(model, prompt, steps)[0]
 
 

@@ -248,13 +248,13 @@ def cache(
     *,
     common: StudyOptions,
 ) -> None:
-    """Find out what a key/value cache of a diffusion model may keep, and for how long.
+    """Find out what a cache may keep, and for how long.
 
-    Traces some questions, derives for each layer how often its keys and values have to be refreshed and how many keys
-    hold 90, 95 and 99 % of the attention, and answers all questions with caches refreshed like that, beside full
-    recomputation and random controls. The recommended schedule is the largest saving that costs at most --within
-    points of accuracy (docs/serving.md). Autoregressive models are refused: their cache is exact. Running the same
-    command again continues where it stopped.
+    For diffusion models; autoregressive ones are refused: their cache is exact. Traces some questions, derives for
+    each layer how often its keys and values have to be refreshed and how many keys hold 90, 95 and 99 % of the
+    attention, and answers all questions with caches refreshed like that, beside full recomputation and random
+    controls. The recommended schedule is the largest saving that costs at most --within points of accuracy
+    (docs/serving.md). Running the same command again continues where it stopped.
     """
     from floatlens.runs.presets import CACHE_RULES, cache_study
 

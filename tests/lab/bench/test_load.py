@@ -70,7 +70,7 @@ def test_a_checkpoint_loads_as_its_family(subject: str, tmp_path: Path) -> None:
 def test_a_full_disk_is_said_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda _: usage(1 << 40, 1 << 40, 1 << 30))
-    with pytest.raises(FloatlensError, match=r"takes 3\.5 GiB .+ 1\.0 GiB are free; .+ fewer --layers"):
+    with pytest.raises(FloatlensError, match=r"takes 3\.6 GiB .+ 1\.0 GiB are free; .+ fewer --layers"):
         write_checkpoint(SUBJECTS["llada-8b"], 4, tmp_path)
     assert not list(tmp_path.iterdir())
 
