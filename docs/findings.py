@@ -1,7 +1,7 @@
 """Runs what docs/findings.md reports, on the scale models and, if installed, on SmolLM2.
 
     .venv/bin/python docs/findings.py            # or: make findings; resumable
-    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, edits, collection, noise-real, smollm2 …
+    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, rules, edits, collection …
 
 Runs go to runs/findings (not in the repository), tables and figures to docs/findings, tables into the page too. Every
 part prints its time.
@@ -17,10 +17,13 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import patch
 
+import pandas as pd
 from findings_tables import PAGE, update
 
 import floatlens as fl
+from floatlens.analysis import rules as anchor_rules
 from floatlens.claims import claims, claims_frame
 from floatlens.cli import main
 from floatlens.cli.terminal import say
@@ -52,6 +55,9 @@ KEPT = (
     *("patching.csv", "patching_mean.csv", "collection.csv", "collection_agreement.csv"),
     *(f"edits-{metric}.md" for metric in ("accuracy", "f1", "kl")),
 )
+RULES = ((3.5, 1e-3), (3.0, 1e-3), (4.0, 1e-3), (3.5, 1e-2), (3.5, 1e-4), (3.5, 1e-6))
+"""Robust standard deviations of the anchor rule, and the ratio below which keys count as equally unattended; the first
+are the defaults."""
 SMOLLM2 = "natural:smollm2"
 NQ = HERE.parents[1] / "shared" / "data" / "nq-open-oracle-1655.jsonl.gz"
 TIMEQA, RGB, RAMDOCS = map(NQ.with_name, ("timeqa-257pages.json.gz", "rgb-en_fact.json", "ramdocs-250.jsonl.gz"))
@@ -146,6 +152,24 @@ def edits() -> None:
     judge(RUNS / "edits")
     keep(RUNS / "edits", "edits")
     look_closer()
+
+
+def rules() -> None:
+    """The gallery's traces again: verdicts on anchors under other settings of the rule `robust`, and attention on the
+    first position by layer."""
+    runs = [RUNS.parent / "gallery" / f"gold{gold}" for gold in (0, 4, 9)]
+    OUT.mkdir(exist_ok=True)
+    frames = []
+    for deviations, floor in RULES:
+        say(f"rules: ε = {deviations:g}, floor {floor:g}")
+        with patch.object(anchor_rules, "_FLOOR", floor):
+            found = fl.analyse(runs, {"drift": {"rule": f"robust({deviations:g})"}})
+        frames.append(claims_frame(claims(found)).assign(deviations=deviations, floor=floor))
+    columns = ["deviations", "floor", "claim", "subject", "verdict", "statistic", "effect", "low", "high", "limit", "n"]
+    pd.concat(frames)[columns].to_csv(OUT / "rules-claims.csv", index=False, float_format="%.4g")
+    held = fl.absorption(runs).to_frame()
+    fixed = held[(held["view"] == "fixed") & ~held["model"].str.contains("shuffled")]
+    fixed.to_csv(OUT / "rules-first-position.csv", index=False, float_format="%.4g")
 
 
 def patching() -> None:
@@ -247,6 +271,7 @@ def smollm2() -> None:
 
 if __name__ == "__main__":
     parts = {"qa": qa, "stress": stress, "tasks": tasks, "edits": edits, "patching": patching}
+    parts |= {"rules": rules}
     parts |= {"collection": collection, "noise-real": noise_real}
     parts |= {"smollm2": smollm2, "smollm2-edits": smollm2_edits}
     for name in sys.argv[1:] or parts:
