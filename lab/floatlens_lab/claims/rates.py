@@ -25,8 +25,8 @@ __all__ = ["LIMIT", "all_cases", "all_rates", "summary"]
 LIMIT = 0.05
 """The largest rate of false verdicts, of each sort."""
 FEWEST_STUDIES = 20
-CLOSE, MORE = 0.8, 4
-"""A rate above this part of the limit is simulated with so many times more studies."""
+CLOSE, AGAIN = 0.8, (4, 20)
+"""A rate above this part of the limit is simulated again, with so many times as many studies, and once more."""
 _COLUMNS = ["claim", "world", "steps", "truth", "n", "studies", "supported", "too small", "contradicted", "undecided"]
 _FALSE = {"supported": ("neither", "false"), "contradicted": ("true", "neither")}
 """Verdicts, and the truths of the worlds in which they are false."""
@@ -64,13 +64,15 @@ def all_rates(
 
 
 def _rates(case: Case, n: int, studies: int) -> dict[str, float]:
-    """The rates of a case. Where a false verdict comes close to the limit or exceeds it, more studies are added: the
-    largest of many rates is mostly the one with the most bad luck."""
-    found = rates(case, n, studies)
-    if max((found[sort] for sort, truths in _FALSE.items() if case.truth in truths), default=0.0) <= CLOSE * LIMIT:
-        return {"studies": studies} | found
-    more, whole = rates(case, n, MORE * studies, seed=1), studies * (1 + MORE)
-    return {"studies": whole} | {one: (rate + MORE * more[one]) / (1 + MORE) for one, rate in found.items()}
+    """The rates of a case. Where a false verdict comes close to the limit or exceeds it, other studies are simulated,
+    and only these count: the largest of many rates is mostly the one with the most bad luck."""
+    found, number = rates(case, n, studies), studies
+    for seed, times in enumerate(AGAIN, start=1):
+        if max((found[sort] for sort, truths in _FALSE.items() if case.truth in truths), default=0.0) <= CLOSE * LIMIT:
+            break
+        number = times * studies
+        found = rates(case, n, number, seed=seed)
+    return {"studies": number} | found
 
 
 def summary(found: pd.DataFrame) -> str:
@@ -122,7 +124,8 @@ def _caption(found: pd.DataFrame) -> str:
         'world, an effect exactly at the limit included; a false "contradicted" is that verdict where the claim is not '
         f"false. Rates above {limit} are in bold: {wrong} of {cells} cells. The Monte Carlo error (one standard "
         f"deviation, in points) of a rate of {limit} is {errors}. Each entry is the largest of many, which adds to it, "
-        f"so rates above {close} were simulated with {1 + MORE} times as many studies. Power is the rate of "
+        f"so a rate above {close} was simulated again with {AGAIN[0]} times as many other studies, and if it was above "
+        f"that still, with {AGAIN[1]} times as many; only the last ones count. Power is the rate of "
         '"supported" in worlds where the claim is true: the lowest (an effect near its limit, where there is such a '
         "world) and the median."
     )

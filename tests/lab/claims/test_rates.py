@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from floatlens.claims import CLAIMS
+from floatlens.claims import CLAIMS, VERDICTS
 from floatlens_lab.claims import rates as module
 from floatlens_lab.claims.cases import Case, rates, verdict
 from floatlens_lab.claims.rates import LIMIT, all_cases, all_rates, false_rates, summary
@@ -150,6 +150,27 @@ def _few(steps: Sequence[int], pool: int) -> list[Case]:
         ("mdm-right", "speed 0, tail to the left"),
     }
     return [case for case in CASES if (case.claim, case.world) in wanted]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "studies", "rate"),
+    [([0.03], 400, 0.03), ([0.06, 0.02], 1600, 0.02), ([0.06, 0.05, 0.045], 8000, 0.045)],
+)
+def test_a_rate_close_to_the_limit_is_simulated_again_with_other_studies(
+    drawn: list[float], studies: int, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last studies count: those that made the rate suspicious would bias it upwards."""
+    asked: list[tuple[int, int]] = []
+
+    def rates(case: Case, n: int, studies: int, seed: int = 0) -> dict[str, float]:
+        asked.append((studies, seed))
+        return dict.fromkeys(VERDICTS, 0.0) | {"supported": drawn[seed]}
+
+    monkeypatch.setattr(module, "rates", rates)
+    case = Case("mdm-right", "any", "false", lambda random, n: [])
+    assert module._rates(case, 20, 400) == {"studies": studies} | rates(case, 20, studies, len(drawn) - 1)
+    assert asked[: len(drawn)] == [(400, 0), (1600, 1), (8000, 2)][: len(drawn)]
+    assert module._rates(case, 20, 400)["supported"] == rate
 
 
 def test_all_rates_has_a_row_for_each_case_and_count(monkeypatch: pytest.MonkeyPatch) -> None:
