@@ -168,7 +168,8 @@ def rules() -> None:
     columns = ["deviations", "floor", "claim", "subject", "verdict", "statistic", "effect", "low", "high", "limit", "n"]
     pd.concat(frames)[columns].to_csv(OUT / "rules-claims.csv", index=False, float_format="%.4g")
     held = fl.absorption(runs).to_frame()
-    fixed = held[(held["view"] == "fixed") & ~held["model"].str.contains("shuffled")]
+    fixed = held[(held["view"] == "fixed") & held["variable"].isin(["absorbed", "excess"])]
+    fixed = fixed[~fixed["model"].str.contains("shuffled")]
     fixed.to_csv(OUT / "rules-first-position.csv", index=False, float_format="%.4g")
 
 

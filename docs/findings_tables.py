@@ -43,6 +43,23 @@ def edits() -> Iterable[Row]:
     return [short, *rows]
 
 
+def rules() -> Iterable[Row]:
+    """Verdicts with the rule as it is, and with other settings where they differ."""
+    found = _of("rules-claims.csv")
+    settings = ["deviations", "floor"]
+    found["own"] = (found[settings] == found[settings].iloc[0]).all(axis=1)
+    yield from _head("claim", "model", "verdict", "with other settings", words=4)
+    for (claim, model), rows in found.groupby(["claim", "subject"], sort=False):
+        (verdict,) = rows.loc[rows["own"], "verdict"]
+        others = [
+            f"**{row['verdict']}** (ε = {row['deviations']:g}, bound {row['floor']:g})"
+            for _, row in rows[~rows["own"]].iterrows()
+            if row["verdict"] != verdict
+        ]
+        short = str(model).removeprefix("scale:").replace("diffusion and autoregressive", "both kinds")
+        yield [f"`{claim}`", short, str(verdict), ", ".join(others) or "the same"]
+
+
 def robustness() -> Iterable[Row]:
     found = _of("stress-robustness.csv").set_index(["test", "series", "model"])
     yield from _head("test")
@@ -115,6 +132,7 @@ TABLES: dict[str, Callable[[], Iterable[Row]]] = {
     "robustness": robustness,
     "wrong": wrong,
     "collection": collection,
+    "rules": rules,
     "edits": edits,
     "patching": patching,
 }
