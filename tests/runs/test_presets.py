@@ -66,7 +66,8 @@ def test_intervene() -> None:
     made = intervene_study(MODELS, DATA, edits=["drop_anchors:k=1,5"], edited=2, heads_from=["runs/t"], control_seed=3)
     assert made.control_seeds == (3,)
     several = intervene_study(MODELS, DATA, edits=["drop_anchors"], control_seed=3, control_draws=2)
-    assert several.control_seeds == (3, 4)
+    assert (several.control_seeds, several.control_kinds) == ((3, 4), None)
+    assert intervene_study(MODELS, DATA, edits=["boost"], control_kinds=["mass"]).control_kinds == ("mass",)
     assert (made.conditions, made.heads_from) == (("drop_anchors:k=1,5",), ("runs/t",))
     assert (made.traces.questions, made.traces.edited, made.seeds.controls) == (0, 2, 3)
 
@@ -86,8 +87,14 @@ def test_cache() -> None:
     assert (made.traces.questions, made.traces.probes) == (4, ("received", "cacheability"))
     assert (made.traces.edited, made.output.within, made.data[0].limit) == (0, 2.5, 9)
     assert cache_study(MODELS[:1], DATA[:1], least=[], also=[]).conditions == ("rag",)
+    assert (made.output.choose, cache_study(MODELS[:1], DATA[:1], choose=200).output.choose) == ("half", 200)
 
 
 def test_what_is_wrong_is_one_line() -> None:
+    for wrong in (0, "some", True):
+        with pytest.raises(
+            FloatlensError, match=r'output.choose=\S+: wants a whole number, at least 1, "half" or "all"'
+        ):
+            cache_study(MODELS[:1], DATA[:1], choose=wrong)  # type: ignore[arg-type]
     with pytest.raises(FloatlensError, match=r"data\[0\].limit wants at least 1, got 0"):
         qa_study(MODELS, DATA[:1], limit=0)
