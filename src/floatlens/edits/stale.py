@@ -72,7 +72,7 @@ class Stale(Edit):
         Setting("window", read_whole, about="of rule elastic: masks computed in every step, 16"),
         Setting("tokens", read_word, about="kept positions: known, prompt or all"),
     )
-    controls = ("count",)
+    controls: tuple[ControlKind, ...] = ("count",)
     earliest_step = 1
 
     def __init__(
