@@ -1,7 +1,7 @@
 """Runs what docs/findings.md reports, on the scale models and, if installed, on SmolLM2.
 
     .venv/bin/python docs/findings.py            # or: make findings; resumable
-    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, edits, collection, noise-real, smollm2 …
+    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, edits, collection, noise-real, cache …
     FINDINGS_TRIAL=4 .venv/bin/python docs/findings.py cache    # 4 questions, one worker, in runs/findings-trial
 
 Runs go to runs/findings (not in the repository), tables and figures to docs/findings, tables into the page too. Every

@@ -1,7 +1,7 @@
 """Parts of docs/findings.py on what practitioners do with attention: caches, steering, over-smoothing (issue 26).
 
-Designs were fixed before any of these runs, by the cost of trial runs of a few questions. Costs are in core-minutes: of
-one core without other load, one thread.
+Designs were fixed before any result, by what trial runs of a few questions cost. Costs are estimates in core-minutes:
+CPU time of one thread, measured on a machine with other load, so rather too high than too low.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ GAINS = "1,4,16,64"
 DIFFUSION, BLOCK = "natural:smollm2-diffusion", "natural:smollm2-block"
 BF16 = ("--dtype", "bfloat16")
 """A quarter of the time of float32 on this CPU; the weights come from 4 bits."""
-WORDS = 60
-"""Of a passage at most, title included: 419 of the 1,655 passages of NQ."""
+WORDS = 50
+"""Of a passage at most, title included: 273 of the 1,655 passages of NQ. Longer ones would take most of the time."""
 
 
 def cache() -> None:
     """Refresh schedules on scale:llada and scale:dream: derived from the traces of 8 questions, chosen on 200, reported
-    on 200 others; one token per pass. Doses of `least` follow from a trace of two questions, in which no layer's keys
-    turned by more than 0.3 degrees per step."""
+    on 200 others; one token per pass, one draw of each control: 15,200 answers, about 65 core-minutes. Doses of `least`
+    follow from a trace of two questions, in which no layer's keys turned by more than 0.3 degrees per step. Beside
+    them: half of the layers at a time, and masks kept as well."""
     schedules = ("--least", "0.99999,0.9999,0.999,0.99", "--also", "stale:rule=elastic:threshold=0.9,0.99")
     halves = ("--also", "stale:refresh=8:on=0-3,4-7", "--also", "stale:refresh=2,8:tokens=all")
-    data = ("--data", "scale:rag:seed=7", *_halves(200, 200), "--traces", "8", "--control-draws", "2")
+    data = ("--data", "scale:rag:seed=7", *_halves(200, 200), "--traces", "8")
     out = RUNS / "cache"
     run(
         "cache", "scale:llada", "scale:dream", *data, *schedules, *halves, "--set", "gen_length=8", *ALONE, "--out", out
@@ -42,23 +43,24 @@ def cache() -> None:
 
 
 def cache_natural() -> None:
-    """The same on the diffusion twins of SmolLM2: NQ with short gold passages, chosen on 80 questions, reported on 200
-    others, one token per pass; one draw of each control."""
+    """The same on the diffusion twins of SmolLM2: NQ with short gold passages, chosen on 70 questions, reported on 200
+    others, one token per pass: 3,780 answers, about 85 core-minutes. Two doses of `least`."""
     if not at_hand("cache-natural"):
         return
     file = RUNS / "nq-short.jsonl"
     _write(file, short_passages())
     schedules = ("--least", "0.99,0.9", "--also", "stale:rule=elastic:threshold=0.9")
     out = RUNS / "cache-natural"
-    given = ("--data", file, *_halves(80, 200), "--traces", "8", *schedules)
+    given = ("--data", file, *_halves(70, 200), "--traces", "8", *schedules)
     run("cache", DIFFUSION, BLOCK, *given, *BF16, "--set", "gen_length=8", *ALONE, "--out", out)
     keep(out, "cache-natural")
 
 
 def steering() -> None:
-    """Attention raised on the gold document, the question and what rises over depth: four doses, and as much attention
-    on random tokens (two draws). 200 questions of the scale world in five contexts: the gold document alone, among four
-    random ones, among four on the same topic, first and last of ten."""
+    """Attention raised on the gold document: four doses, and as much attention on random tokens (two draws). 200
+    questions of the scale world in five contexts: the gold document alone, among four random ones, among four on the
+    same topic, first and last of ten. The question and what rises over depth: the same doses among documents on the
+    same topic. 72,000 answers, about 130 core-minutes; two of eight tokens per pass."""
     wanted: dict[str, tuple[str, dict[str, Any], float]] = {
         "alone": ("noise", {"noise": {"ratios": [0]}}, 0),
         "noise": ("noise", {"noise": {"ratios": [0.8]}}, 0.8),
@@ -66,29 +68,26 @@ def steering() -> None:
         "first": ("position", {"position": {"places": [0]}}, 0),
         "last": ("position", {"position": {"places": [9]}}, 9),
     }
-    out = RUNS / "steering"
     sets = at_points(list(open_data("scale:rag:seed=7", limit=230).examples()), wanted, few(200))
-    spans = [
-        part for span in ("gold", "question", "dynamics") for part in ("--edit", f"boost:span={span}:gain={GAINS}")
-    ]
-    settings = ("--set", "gen_length=8", "--set", "steps=4", "--controls", "mass", "--control-draws", "2")
-    run("intervene", *MODELS, *_files(out, sets), *spans, *settings, *ALONE, "--traces", "0", "--out", out / "run")
-    keep(out / "run", "steering")
+    gold, *others = (["--edit", f"boost:span={span}:gain={GAINS}"] for span in ("gold", "question", "dynamics"))
+    settings = ("--set", "gen_length=8", "--set", "steps=4", *ALONE)
+    _boost("steering", MODELS, sets, gold, settings)
+    _boost("steering-others", MODELS, {"topic": sets["topic"]}, [part for one in others for part in one], settings)
 
 
 def steering_natural() -> None:
-    """The same on SmolLM2's diffusion twin, where a pass over 300 tokens takes half a second. What the design leaves
-    out for that: three doses on the gold document; the question and what rises over depth at the middle dose, in one
-    context; NQ with short passages; two passes of four tokens each.
+    """The same on SmolLM2's diffusion twin, where a pass over 390 tokens takes 0.6 s: 7,400 answers, about 90
+    core-minutes. What the design leaves out for that: three doses on the gold document; the question and what rises
+    over depth at the middle dose, in one context; NQ with short passages; two passes of four tokens each, in bfloat16.
 
     Contexts of 200 questions: NQ with a random document before or after the gold one (position and noise), and one gold
     document with one that states a wrong answer, in random order: all 100 questions of RGB and the first 100 of RAMDocs
-    that have both."""
+    that have both, as one set."""
     _steered("steering-natural", DIFFUSION)
 
 
 def steering_block() -> None:
-    """The same on the block twin."""
+    """The same on the block twin, about 90 core-minutes."""
     _steered("steering-block", BLOCK)
 
 
@@ -99,24 +98,35 @@ def _steered(part: str, model: str) -> None:
         name: ("position", {"documents": 2, "position": {"places": [place]}}, place)
         for name, place in (("first", 0), ("last", 1))
     }
-    out = RUNS / part
     sets = at_points(short_passages(), places, few(200))
-    wrong: dict[str, tuple[str, dict[str, Any], float]] = {"wrong": ("wrong", {}, 0.5)}
-    for name, file in (("rgb", RGB), ("ramdocs", RAMDOCS)):
-        sets[name] = at_points(list(open_data(str(file)).examples()), wrong, few(100))["wrong"]
-    settings = ("--set", "gen_length=8", "--set", "steps=2", "--controls", "mass", "--control-draws", "2", *BF16)
-    common = (*settings, "--traces", "0", "--batch", "8")
-    gold = ("--edit", "boost:span=gold:gain=1,8,64")
-    others = ("--edit", "boost:span=question:gain=8", "--edit", "boost:span=dynamics:gain=8")
-    run("intervene", model, *_files(out, sets), *gold, *common, "--out", out / "gold")
-    run("intervene", model, *_files(out, {"last": sets["last"]}), *others, *common, "--out", out / "others")
-    for name in ("gold", "others"):
-        keep(out / name, f"{part}-{name}")
+    both: dict[str, tuple[str, dict[str, Any], float]] = {"wrong": ("wrong", {}, 0.5)}
+    sets["wrong"] = [
+        one
+        for file in (RGB, RAMDOCS)
+        for one in at_points(list(open_data(str(file)).examples()), both, few(100))["wrong"]
+    ]
+    settings = ("--set", "gen_length=8", "--set", "steps=2", "--batch", "8", *BF16, *ALONE)
+    _boost(part, [model], sets, ["--edit", "boost:span=gold:gain=1,8,64"], settings)
+    others = ["--edit", "boost:span=question:gain=8", "--edit", "boost:span=dynamics:gain=8"]
+    _boost(f"{part}-others", [model], {"last": sets["last"]}, others, settings)
+
+
+def _boost(
+    part: str,
+    models: Sequence[str],
+    sets: Mapping[str, Iterable[Example]],
+    edits: Sequence[str],
+    settings: Sequence[str],
+) -> None:
+    """One run of edits with controls by mass."""
+    common = ("--controls", "mass", "--control-draws", "2", "--traces", "0", *settings)
+    run("intervene", *models, *_files(RUNS / part, sets), *edits, *common, "--out", RUNS / part / "run")
+    keep(RUNS / part / "run", part)
 
 
 def smoothing() -> None:
     """How alike tokens are by depth, in all models: 32 questions of the scale world with ten documents, 20 of NQ with
-    short gold passages for SmolLM2 and its diffusion twins."""
+    short gold passages for SmolLM2 and its diffusion twins; about 20 core-minutes."""
     out = RUNS / "smoothing"
     models = (*MODELS, *(["scale:mamba"] if "scale:mamba" in registered_names() else []))
     probes = ("--probes", "smoothing", "--set", "gen_length=8")
@@ -127,20 +137,8 @@ def smoothing() -> None:
         _write(RUNS / "nq-short.jsonl", short_passages())
         real = ("--data", RUNS / "nq-short.jsonl", "--limit", str(few(20)))
         runs.append(out / "natural")
-        run(
-            "trace",
-            "natural:smollm2",
-            DIFFUSION,
-            BLOCK,
-            *real,
-            *probes,
-            "--set",
-            "steps=4",
-            *BF16,
-            *ALONE,
-            "--out",
-            runs[-1],
-        )
+        models = ("natural:smollm2", DIFFUSION, BLOCK)
+        run("trace", *models, *real, *probes, "--set", "steps=4", *BF16, *ALONE, "--out", runs[-1])
     run("figures", *runs, "--only", "smoothing", "--format", "png", "--out", out)
     keep(out, "smoothing")
 

@@ -135,17 +135,17 @@ def steering() -> Iterable[Row]:
 
 def steering_others() -> Iterable[Row]:
     """The question and what rises over depth, among documents on the same topic."""
-    yield from _boosted("steering-effects.csv", ("span=question", "span=dynamics"), "boosted", ("topic",))
+    yield from _boosted("steering-others-effects.csv", ("span=question", "span=dynamics"), "boosted", ("topic",))
 
 
 def steering_natural() -> Iterable[Row]:
     names = {"natural:smollm2-diffusion": "natural", "natural:smollm2-block": "block"}
-    files = {model: f"steering-{part}-gold-effects.csv" for model, part in names.items()}
+    files = {model: f"steering-{part}-effects.csv" for model, part in names.items()}
     there = {model: _boosts(file) for model, file in files.items() if _there(file)}
     if not there:
         raise FileNotFoundError("steering-natural")
     yield from _head("context", "gain", *(model.removeprefix("natural:") for model in there), words=2)
-    for context in ("first", "last", "rgb", "ramdocs"):
+    for context in ("first", "last", "wrong"):
         for gain in dict.fromkeys(key[-1] for found in there.values() for key in found.index):
             cells = [_with_control(found, (model, context, "span=gold"), gain) for model, found in there.items()]
             yield [context, f"{gain:g}", *cells]

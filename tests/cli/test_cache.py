@@ -42,6 +42,22 @@ def test_schedules_layers_and_the_recommendation() -> None:
     assert "n = 2 questions, others than the 2 chosen on" in halves
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--choose", "some"), "--choose some: wants a whole number, at least 1, half or all"),
+        (("--choose", "0"), "--choose 0: wants a whole number, at least 1, half or all"),
+        (("--choose", "4"), "--choose 4: leaves none of 4 questions to report on; raise --limit"),
+        (("--least", "a"), '--least a: wants numbers, such as 0.99,0.95, got "a"'),
+    ],
+)
+def test_what_is_wrong_is_one_line(given: tuple[str, str], message: str, floatlens: Run, tmp_path: Path) -> None:
+    code, _, err = floatlens("cache", "scale:llada", "--data", "scale:rag", "--limit", "4", *given, "--out", tmp_path)
+    assert code == 2
+    assert err.strip().startswith(f"floatlens: {message}")
+    assert len(err.strip().splitlines()) == 1
+
+
 @pytest.mark.slow
 def test_the_whole_command(floatlens: Run, tmp_path: Path) -> None:
     """Traces first, then schedules made of them: every answer under one says which, and the tables follow."""

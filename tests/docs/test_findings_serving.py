@@ -77,7 +77,7 @@ def test_a_boost_is_shown_beside_its_control(tables: Any, tmp_path: Path) -> Non
     assert list(head) == ["context", "gain", "llama", "qwen", "llada", "dream"]
     assert found["topic"][1:] == ["4", "–", "–", "+12.5 [−0.5, 25.0] (−2.0)", "–"]
     assert found["alone"][4] == "–"
-    assert tables.ready() == ["steering", "steering-others"]
+    assert tables.ready() == ["steering"]
 
 
 def test_schedules_are_shown_beside_random_ones(tables: Any, tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def cache(
         option(
             "Also try this, such as stale:refresh=2,4; none: nothing. Repeatable.",
             metavar="EDIT",
-            default="stale:rule=elastic:threshold=0.9",
+            default="stale:rule=elastic",
         ),
     ] = None,
     traces: Annotated[str, option("Trace the first N questions, or all, to derive the schedules.", metavar="N")] = "8",
@@ -276,6 +276,7 @@ def cache(
     """
     from floatlens.runs.presets import CACHE_RULES, cache_study
 
+    options = common.values()
     study = cache_study(
         models,
         data,
@@ -283,12 +284,12 @@ def cache(
         also=CACHE_RULES if also is None else [one for one in also if one != "none"],
         traces=_count(traces),
         within=within,
-        choose=_count(choose),
+        choose=_chosen_on(choose, options["limit"]),
         control_seed=control_seed,
         control_draws=control_draws,
         gold=gold,
         first_line=first_line,
-        **common.values(),
+        **options,
     )
     raise typer.Exit(run_study(study, out, context, common.output, common.machine))
 
@@ -299,6 +300,18 @@ def _cosines(text: str) -> list[float]:
         return [float(one) for one in text.split(",")]
     except ValueError:
         raise FloatlensError(f'--least {text}: wants numbers, such as 0.99,0.95, got "{text}"') from None
+
+
+def _chosen_on(text: str, limit: int | None) -> Any:
+    """The questions of --choose; some of --limit have to be left."""
+    found = _count(text)
+    if found not in ("half", "all") and (not isinstance(found, int) or found < 1):
+        raise FloatlensError(f"--choose {text}: wants a whole number, at least 1, half or all")
+    if isinstance(found, int) and limit is not None and found >= limit:
+        raise FloatlensError(
+            f"--choose {text}: leaves none of {limit} questions to report on; raise --limit, or give --choose all"
+        )
+    return found
 
 
 def _count(text: str) -> Any:
