@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from floatlens.core.errors import FloatlensError
+from floatlens.records.condition import Edited
+from floatlens.runs.plan import make_plan
 from floatlens.runs.presets import cache_study, intervene_study, qa_study, stress_study, trace_study
 from floatlens.runs.study import Study
+from floatlens.runs.study_file import read_study
 
 MODELS, DATA = ["scale:llada", "scale:qwen"], ["scale:rag", "scale:known"]
 
@@ -70,6 +75,26 @@ def test_intervene() -> None:
     assert intervene_study(MODELS, DATA, edits=["boost"], control_kinds=["mass"]).control_kinds == ("mass",)
     assert (made.conditions, made.heads_from) == (("drop_anchors:k=1,5",), ("runs/t",))
     assert (made.traces.questions, made.traces.edited, made.seeds.controls) == (0, 2, 3)
+
+
+def test_controls_of_one_kind() -> None:
+    """As many draws of the kind that is given; an edit without such a control keeps its own."""
+    edits = ["boost:span=gold", "drop_anchors:k=1", "ablate_heads:heads=1.1", "sink_token"]
+    given = {"edits": edits, "edited": 0, "control_draws": 2, "limit": 2}
+    planned = {}
+    for kinds in (None, ["mass"], ["count"]):
+        study = intervene_study(MODELS[:1], DATA[:1], control_kinds=kinds, **given)
+        (part,) = make_plan(read_study(study)).data
+        found = [one.condition for one in part.conditions if isinstance(one.condition, Edited)]
+        planned[str(kinds)] = [(one.name, one.control) for one in found if one.control]
+    assert Counter(planned["['mass']"]) == {
+        ("boost", "mass"): 2,
+        ("drop_anchors", "mass"): 2,
+        ("ablate_heads", "count"): 2,
+    }
+    both = [(name, kind) for name in ("boost", "drop_anchors") for kind in ("mass", "count")]
+    assert Counter(planned["None"]) == dict.fromkeys([*both, ("ablate_heads", "count")], 2)
+    assert {kind for _, kind in planned["['count']"]} == {"count"}
 
 
 def test_trace() -> None:
