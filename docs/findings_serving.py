@@ -126,7 +126,7 @@ def _boost(
 
 def smoothing() -> None:
     """How alike tokens are by depth, in all models: 32 questions of the scale world with ten documents, 20 of NQ with
-    short gold passages for SmolLM2 and its diffusion twins; about 20 core-minutes."""
+    short gold passages for SmolLM2 and its diffusion twins; about 10 core-minutes."""
     out = RUNS / "smoothing"
     models = (*MODELS, *(["scale:mamba"] if "scale:mamba" in registered_names() else []))
     probes = ("--probes", "smoothing", "--set", "gen_length=8")
@@ -138,7 +138,7 @@ def smoothing() -> None:
         real = ("--data", RUNS / "nq-short.jsonl", "--limit", str(few(20)))
         runs.append(out / "natural")
         models = ("natural:smollm2", DIFFUSION, BLOCK)
-        run("trace", *models, *real, *probes, "--set", "steps=4", *BF16, *ALONE, "--out", runs[-1])
+        run("trace", *models, *real, *probes, "--set", "steps=4", *ALONE, "--out", runs[-1])
     run("figures", *runs, "--only", "smoothing", "--format", "png", "--out", out)
     keep(out, "smoothing")
 

@@ -250,9 +250,9 @@ def _as_published(file: str) -> list[Row]:
 
 def _number(found: pd.DataFrame, key: tuple[str, ...], mean: str) -> str:
     """`0.10 [−0.08, 0.12]`, or a dash where the run has no such number."""
-    if key not in found.index:
+    row = found.loc[key] if key in found.index else None
+    if row is None or pd.isna(row[mean]):
         return "–"
-    row = found.loc[key]
     return f"{row[mean]:.2f} [{row['low']:.2f}, {row['high']:.2f}]".replace("-", "−")
 
 
