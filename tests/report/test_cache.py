@@ -37,9 +37,10 @@ def test_a_section_names_the_recommendation_and_has_the_table(tmp_path: Path) ->
     assert [figure["id"] for figure in section["figures"]] == ["cache"]
     assert [panel["name"] for panel in section["figures"][0]["panels"]] == ["accuracy", "kl"]
     (note,) = section["notes"]
-    assert note.startswith("m: stale least=0.99 (0-1/4+2/2) saves 50% of the multiplications; accuracy +0.0 points [")
+    assert note.startswith("m: stale least=0.99 (0-1/4+2/2) saves 50% of the multiplications, 4.0 passes per")
+    assert note.endswith("on 4 questions, the same that it was chosen on.")
     assert dict(section["definition"]["used"])["margin"] == "1 percentage points of accuracy (--within)"
-    shown, frame = Parts(text).table("cache_schedules"), cache_schedules(open_answers(run)[0])
+    shown, frame = Parts(text).table("cache_schedules"), cache_schedules(open_answers(run)[0], choose="all")
     assert shown["names"] == list(frame.columns)
     assert shown["columns"][shown["names"].index("saved")] == frame["saved"].tolist()
 
@@ -48,6 +49,16 @@ def test_the_margin_is_that_of_the_run(tmp_path: Path) -> None:
     _, data = page_of(make_cached_run(tmp_path / "run", within=30), out=tmp_path)
     (note,) = section_of(data)["notes"]
     assert "stale least=0.9 (0-2/8) saves 75%" in note
+
+
+def test_a_recommendation_says_what_it_was_chosen_on(tmp_path: Path) -> None:
+    """On questions 0 and 1 the strong schedule is as good as full recomputation; of the others it loses one."""
+    _, data = page_of(make_cached_run(tmp_path / "run", choose="half"), out=tmp_path)
+    section = section_of(data)
+    (note,) = section["notes"]
+    assert "stale least=0.9 (0-2/8) saves 75% of the multiplications, 6.0 passes per question; accuracy -50.0" in note
+    assert note.endswith("on 2 questions, chosen on 2 others.")
+    assert dict(section["definition"]["used"])["chosen on, m"] == "2 questions"
 
 
 def test_two_runs_have_a_section_each_and_other_answers_none() -> None:
@@ -65,7 +76,7 @@ def test_names_are_text(tmp_path: Path) -> None:
 
 
 def test_the_figure_has_a_point_for_each_schedule_and_its_control(tmp_path: Path) -> None:
-    frame = cache_schedules(make_cached())
+    frame = cache_schedules(make_cached(), choose="all")
     drawn = describe_figures({"cache": frame}, ["cache"]).figures["cache"]
     accuracy, kl = drawn.panels
     assert [(one.role, one.x) for one in accuracy.series] == [("", (0.75, 0.5)), ("count", (0.75, 0.5))]
@@ -80,9 +91,11 @@ def test_the_figure_has_a_point_for_each_schedule_and_its_control(tmp_path: Path
 def test_files_of_a_run(tmp_path: Path) -> None:
     """The table in the run folder says what is recommended; the figure is beside it."""
     run = make_cached_run(tmp_path / "run")
-    made = publish_answers(run, run, within=30, formats=["png"])
+    made = publish_answers(run, run, cache=(30, "all"), formats=["png"])
     assert made.cache["cache_schedules"]["recommended"].tolist() == [True, False, False, False]
     lines = (run / "tables" / "cache_schedules.csv").read_text().splitlines()
     assert lines[1].startswith("m,stale,least=0.9,")
     assert lines[1].endswith("True")
     assert (run / "figures" / "cache.png").is_file()
+    again = publish_answers(run, run, formats=["png"])  # as in the study: 1 point
+    assert again.cache["cache_schedules"]["recommended"].tolist() == [False, False, True, False]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from floatlens.core.errors import FloatlensError
+from floatlens.records.condition import Edited
+from floatlens.runs.plan import make_plan
 from floatlens.runs.presets import cache_study, intervene_study, qa_study, stress_study, trace_study
 from floatlens.runs.study import Study
+from floatlens.runs.study_file import read_study
 
 MODELS, DATA = ["scale:llada", "scale:qwen"], ["scale:rag", "scale:known"]
 
@@ -66,9 +71,30 @@ def test_intervene() -> None:
     made = intervene_study(MODELS, DATA, edits=["drop_anchors:k=1,5"], edited=2, heads_from=["runs/t"], control_seed=3)
     assert made.control_seeds == (3,)
     several = intervene_study(MODELS, DATA, edits=["drop_anchors"], control_seed=3, control_draws=2)
-    assert several.control_seeds == (3, 4)
+    assert (several.control_seeds, several.control_kinds) == ((3, 4), None)
+    assert intervene_study(MODELS, DATA, edits=["boost"], control_kinds=["mass"]).control_kinds == ("mass",)
     assert (made.conditions, made.heads_from) == (("drop_anchors:k=1,5",), ("runs/t",))
     assert (made.traces.questions, made.traces.edited, made.seeds.controls) == (0, 2, 3)
+
+
+def test_controls_of_one_kind() -> None:
+    """As many draws of the kind that is given; an edit without such a control keeps its own."""
+    edits = ["boost:span=gold", "drop_anchors:k=1", "ablate_heads:heads=1.1", "sink_token"]
+    given = {"edits": edits, "edited": 0, "control_draws": 2, "limit": 2}
+    planned = {}
+    for kinds in (None, ["mass"], ["count"]):
+        study = intervene_study(MODELS[:1], DATA[:1], control_kinds=kinds, **given)
+        (part,) = make_plan(read_study(study)).data
+        found = [one.condition for one in part.conditions if isinstance(one.condition, Edited)]
+        planned[str(kinds)] = [(one.name, one.control) for one in found if one.control]
+    assert Counter(planned["['mass']"]) == {
+        ("boost", "mass"): 2,
+        ("drop_anchors", "mass"): 2,
+        ("ablate_heads", "count"): 2,
+    }
+    both = [(name, kind) for name in ("boost", "drop_anchors") for kind in ("mass", "count")]
+    assert Counter(planned["None"]) == dict.fromkeys([*both, ("ablate_heads", "count")], 2)
+    assert {kind for _, kind in planned["['count']"]} == {"count"}
 
 
 def test_trace() -> None:
@@ -86,8 +112,14 @@ def test_cache() -> None:
     assert (made.traces.questions, made.traces.probes) == (4, ("received", "cacheability"))
     assert (made.traces.edited, made.output.within, made.data[0].limit) == (0, 2.5, 9)
     assert cache_study(MODELS[:1], DATA[:1], least=[], also=[]).conditions == ("rag",)
+    assert (made.output.choose, cache_study(MODELS[:1], DATA[:1], choose=200).output.choose) == ("half", 200)
 
 
 def test_what_is_wrong_is_one_line() -> None:
+    for wrong in (0, "some", True):
+        with pytest.raises(
+            FloatlensError, match=r'output.choose=\S+: wants a whole number, at least 1, "half" or "all"'
+        ):
+            cache_study(MODELS[:1], DATA[:1], choose=wrong)  # type: ignore[arg-type]
     with pytest.raises(FloatlensError, match=r"data\[0\].limit wants at least 1, got 0"):
         qa_study(MODELS, DATA[:1], limit=0)

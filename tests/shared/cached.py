@@ -25,7 +25,7 @@ _RIGHT: dict[Any, list[float]] = {
 _SAVED = {MILD: 0.5, STRONG: 0.75}
 _KEPT = (
     *("model", "data", "id", "index", "condition", "prediction", "accuracy", "f1", "exact_match", "decided_at"),
-    *("earliest_step", "saved_share", "schedule", "kl"),
+    *("earliest_step", "saved_share", "saved_passes", "schedule", "kl"),
 )
 
 
@@ -33,7 +33,8 @@ def _more(condition: Any, index: int, value: float) -> dict[str, Any]:
     if not isinstance(condition, Edited):
         return {}
     schedule = "0-1/4+2/2" if condition.edited == MILD else "0-2/8"
-    return {"saved_share": _SAVED[condition.edited], "kl": 0.25 * index, "schedule": schedule}
+    saved = _SAVED[condition.edited]
+    return {"saved_share": saved, "saved_passes": 8 * saved, "kl": 0.25 * index, "schedule": schedule}
 
 
 def make_cached(model: str = "m") -> pd.DataFrame:
@@ -41,7 +42,7 @@ def make_cached(model: str = "m") -> pd.DataFrame:
     return answers(_RIGHT, model=model, more=_more)
 
 
-def make_cached_run(folder: Path, model: str = "m", within: float = 1.0) -> Path:
+def make_cached_run(folder: Path, model: str = "m", within: float = 1.0, choose: int | str = "all") -> Path:
     """The same as a run folder, without traces."""
     folder.mkdir(parents=True)
     manifest = {
@@ -49,7 +50,7 @@ def make_cached_run(folder: Path, model: str = "m", within: float = 1.0) -> Path
         "models": {model: {"kind": "mdm", "layers": 3, "heads": 2}},
         "data": {"d": {"count": 4, "column": "d"}},
         "template": "default@1",
-        "output": {"within": within},
+        "output": {"within": within, "choose": choose},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
     records = []

@@ -109,7 +109,7 @@ class Edit:
     settings: ClassVar[tuple[Setting, ...]] = ()
     selects_layers: ClassVar[bool] = True
     """Whether `on=0-3` may limit it to layers; False where its own settings name the layers."""
-    controls: ClassVar[tuple[ControlKind, ...]] = ()
+    controls: tuple[ControlKind, ...] = ()
     """The kinds of matched random edits that `control` gives."""
     needs: frozenset[str] = frozenset()
     """What it reads. One that needs "retrieval scores" waits for traces that show which heads retrieve, one that needs
@@ -186,6 +186,10 @@ class Edit:
     def saved_shares(self) -> list[float]:
         """For each sample of the latest run, of an edit that stands for a cache: the share of the passes'
         multiplications that a server would not do; NaN where there was no pass. [] for other edits."""
+        return []
+
+    def saved_passes(self) -> list[float]:
+        """The same in passes: the sum of the shares over the passes of a sample."""
         return []
 
     def numbers(self) -> dict[str, float]:

@@ -33,8 +33,10 @@ def cache_view(tables: Mapping[str, pd.DataFrame], models: Sequence[str], width:
         rows = _layers(tables["cache_layers"])
         title = "refresh every n steps; keys for 90 / 95 / 99 %"
         shown += [Text(), by_model(title, _LAYER, models, labels, rows, width)]
-    counts = [int(n) for n in tried["n"]]
-    note = f"n = {span(counts)} questions; saved: multiplications that a server would not do (docs/serving.md)"
+    counts, choice = ([int(n) for n in tried[name]] for name in ("n", "choice_n"))
+    note = f"n = {span(counts)} questions"
+    note += f", others than the {span(choice)} chosen on" if tried["held_out"].all() else ", the same as chosen on"
+    note += "; saved: multiplications that a server would not do (docs/serving.md)"
     return Group(*shown, Text(clean(note), style="dim"))
 
 

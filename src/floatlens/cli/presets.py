@@ -6,15 +6,16 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
+from floatlens.attention.setting import ControlKind
 from floatlens.cli.commands import flag, option
 from floatlens.cli.options import DataRefs, FirstLine, Gold, MachineOptions, Models, Out, OutputOptions, StudyOptions
 from floatlens.cli.parsing import parse_names
 from floatlens.cli.studies import run_study
-from floatlens.core.errors import FloatlensError
+from floatlens.core.errors import FloatlensError, did_you_mean
 
 __all__ = ["cache", "demo", "intervene", "more_edits", "qa", "run", "stress"]
 
@@ -184,6 +185,9 @@ def intervene(
     ] = None,
     control_seed: Annotated[int, option("Seed of the random controls: of their first draw.", min=0)] = 0,
     control_draws: Annotated[int, option("Draws of each random control; effects average over them.", min=1)] = 1,
+    controls: Annotated[
+        str | None, option("Random controls by count, by mass, or both.", metavar="KINDS", default="what edits have")
+    ] = None,
     gold: Gold = None,
     first_line: FirstLine = False,
     *,
@@ -214,11 +218,21 @@ def intervene(
         heads_from=heads_from or (),
         control_seed=control_seed,
         control_draws=control_draws,
+        control_kinds=_kinds(controls),
         gold=gold,
         first_line=first_line,
         **common.values(),
     )
     raise typer.Exit(run_study(study, out, context, common.output, common.machine))
+
+
+def _kinds(text: str | None) -> Any:
+    """The kinds of --controls."""
+    kinds = parse_names(text, "--controls")
+    for kind in kinds or ():
+        if kind not in get_args(ControlKind):
+            raise FloatlensError(f'--controls {text}: no kind "{kind}"{did_you_mean(kind, get_args(ControlKind))}')
+    return kinds
 
 
 def cache(
@@ -229,6 +243,10 @@ def cache(
     within: Annotated[
         float, option("Points of accuracy that the recommended schedule may cost.", metavar="POINTS", min=0, max=100)
     ] = 1.0,
+    choose: Annotated[
+        str,
+        option("Choose it on the first N questions, report on the others; half; or all: on the same.", metavar="N"),
+    ] = "half",
     least: Annotated[
         str, option("Cosines that keys should keep at least: a schedule for each.", metavar="NUMBERS")
     ] = "0.999,0.99,0.95,0.9",
@@ -237,7 +255,7 @@ def cache(
         option(
             "Also try this, such as stale:refresh=2,4; none: nothing. Repeatable.",
             metavar="EDIT",
-            default="stale:rule=elastic:threshold=0.9",
+            default="stale:rule=elastic",
         ),
     ] = None,
     traces: Annotated[str, option("Trace the first N questions, or all, to derive the schedules.", metavar="N")] = "8",
@@ -253,11 +271,13 @@ def cache(
     For diffusion models; autoregressive ones are refused: their cache is exact. Traces some questions, derives for
     each layer how often its keys and values have to be refreshed and how many keys hold 90, 95 and 99 % of the
     attention, and answers all questions with caches refreshed like that, beside full recomputation and random
-    controls. The recommended schedule is the largest saving that costs at most --within points of accuracy
-    (docs/serving.md). Running the same command again continues where it stopped.
+    controls. The recommended schedule is the largest saving that costs at most --within points of accuracy on half of
+    the questions; the tables are about the other half (docs/serving.md). Running the same command again continues
+    where it stopped.
     """
     from floatlens.runs.presets import CACHE_RULES, cache_study
 
+    options = common.values()
     study = cache_study(
         models,
         data,
@@ -265,11 +285,12 @@ def cache(
         also=CACHE_RULES if also is None else [one for one in also if one != "none"],
         traces=_count(traces),
         within=within,
+        choose=_chosen_on(choose, options["limit"]),
         control_seed=control_seed,
         control_draws=control_draws,
         gold=gold,
         first_line=first_line,
-        **common.values(),
+        **options,
     )
     raise typer.Exit(run_study(study, out, context, common.output, common.machine))
 
@@ -282,8 +303,20 @@ def _cosines(text: str) -> list[float]:
         raise FloatlensError(f'--least {text}: wants numbers, such as 0.99,0.95, got "{text}"') from None
 
 
+def _chosen_on(text: str, limit: int | None) -> Any:
+    """The questions of --choose; some of --limit have to be left."""
+    found = _count(text)
+    if found not in ("half", "all") and (not isinstance(found, int) or found < 1):
+        raise FloatlensError(f"--choose {text}: wants a whole number, at least 1, half or all")
+    if isinstance(found, int) and limit is not None and found >= limit:
+        raise FloatlensError(
+            f"--choose {text}: leaves none of {limit} questions to report on; raise --limit, or give --choose all"
+        )
+    return found
+
+
 def _count(text: str) -> Any:
-    """A number of questions, or all, which the study checks."""
+    """A number of questions, or a word for it, which the study checks."""
     return int(text) if text.isascii() and text.isdecimal() else text
 
 

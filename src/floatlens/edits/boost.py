@@ -311,5 +311,5 @@ def _read_span(span: str | None, characters: tuple[int, int] | None) -> tuple[st
         return "characters", (int(start), int(stop))
     span = "evidence" if span is None else span
     if span not in SPANS and not _DOCUMENT.fullmatch(span):
-        raise FloatlensError(f'boost: no span "{span}"{did_you_mean(span, SPANS)}, or a document, such as doc3')
+        raise FloatlensError(f'boost: no span "{span}"{did_you_mean(span, (*SPANS, "doc3"))}')
     return span, None

@@ -75,12 +75,19 @@ class CacheSavings:
 
     def of_samples(self) -> list[float]:
         """For each sample of the latest run the share that is saved, mean over its steps; NaN where it has none."""
+        return [total / n if n else float("nan") for total, n in self._totals()]
+
+    def passes_of_samples(self) -> list[float]:
+        """The same in passes: the sum of the shares over the steps of each sample; NaN where it has none."""
+        return [total if n else float("nan") for total, n in self._totals()]
+
+    def _totals(self) -> list[tuple[float, int]]:
+        """For each sample of the latest run the sum of the shares, and the number of its steps."""
         self.end()
         if not self._run:
             return []
         shares = np.stack(self._run)
-        counts = (~np.isnan(shares)).sum(0)
-        return [float(total / n) if n else float("nan") for total, n in zip(np.nansum(shares, 0), counts, strict=True)]
+        return list(zip(np.nansum(shares, 0).tolist(), (~np.isnan(shares)).sum(0).tolist(), strict=True))
 
 
 def saved_shares(fresh: Bools, row: float, key: float, needed: Bools) -> Floats:

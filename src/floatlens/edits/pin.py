@@ -73,7 +73,7 @@ class PinAnchors(RowEdit):
         ROWS,
         STRENGTH,
     )
-    controls: ClassVar[tuple[ControlKind, ...]] = ("mass",)
+    controls: tuple[ControlKind, ...] = ("mass",)
     edits_weights = True
 
     def __init__(

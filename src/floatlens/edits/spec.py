@@ -62,7 +62,7 @@ class EditSpec:
     @property
     def controls(self) -> tuple[ControlKind, ...]:
         """The kinds of random controls that the edit has."""
-        return EDITS[self.name].controls
+        return EDITS[self.name].from_settings(dict(self.settings)).controls
 
     @property
     def waits_for_traces(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -72,7 +72,7 @@ class Stale(Edit):
         Setting("window", read_whole, about="of rule elastic: masks computed in every step, 16"),
         Setting("tokens", read_word, about="kept positions: known, prompt or all"),
     )
-    controls = ("count",)
+    controls: tuple[ControlKind, ...] = ("count",)
     earliest_step = 1
 
     def __init__(
@@ -113,6 +113,13 @@ class Stale(Edit):
         given |= {"schedule": None if self.schedule is None else written(self.schedule)}
         given |= {f"select.{name}": value for name, value in vars(self.select).items()}
         return f"Stale({', '.join(f'{name}={value!r}' for name, value in given.items() if value is not None)})"
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        made = super().from_settings(settings)
+        if made.refresh is not None and made.select.layers is None:
+            made.controls = ()  # random layers would be the same: all
+        return made
 
     @property
     def active(self) -> bool:
@@ -191,6 +198,9 @@ class Stale(Edit):
 
     def saved_shares(self) -> list[float]:
         return self._savings.of_samples()
+
+    def saved_passes(self) -> list[float]:
+        return self._savings.passes_of_samples()
 
     def takes_part(self, layer: Layer, max_steps: int) -> bool:
         return True  # a step that is not edited may still be the one whose keys are kept

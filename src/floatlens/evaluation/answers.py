@@ -25,7 +25,7 @@ from floatlens.decoding import decode, decode_steps, prompt_budget
 from floatlens.decoding.settings import DecodingConfig
 from floatlens.edits.context import edit
 from floatlens.edits.spec import EditSpec
-from floatlens.evaluation.divergence import divergence, tapped
+from floatlens.evaluation.divergence import divergence, tapped, unedited
 from floatlens.evaluation.first_mask import Appended, first_mask
 from floatlens.evaluation.metrics import Scores, score
 from floatlens.prompts import Prompt, answer_text, build
@@ -83,6 +83,8 @@ class Answer:
     """Under an edit: attention moved per row, over all rows that it looked at."""
     saved_share: float | None = None
     """Under an edit that stands for a cache: share of the passes' multiplications that a server would not do."""
+    saved_passes: float | None = None
+    """The same in passes."""
     schedule: str | None = None
     """Under such an edit: its refresh intervals by layer, where it has any."""
     kl: float | None = None
@@ -196,19 +198,22 @@ def _decode(
     if spec is None:
         return decode(model, ids, **how), [{}] * len(drafts)
     made, first = spec.build(), spec.earliest_step
-    with tapped(model, first) as plain:
-        for _ in islice(decode_steps(model, ids, **how), first + 1):
-            pass
+    before = unedited(model, ids, first, how, lambda: list(islice(decode_steps(model, ids, **how), first + 1)))
     prompts = [draft.prompt for draft in drafts]
     with edit(model, made, prompts=prompts, workspace=budget.workspace()), tapped(model, first) as edited:
         decoded = decode(model, ids, **how)
-    before, after = (tap.first or [None] * len(drafts) for tap in (plain, edited))
-    moved, saved = (of or [math.nan] * len(drafts) for of in (made.moved_shares(), made.saved_shares()))
+    after = edited.first or [None] * len(drafts)
     shared = {"earliest_step": first, "schedule": dict(spec.settings).get("schedule")}
-    return decoded, [
-        {**shared, "kl": divergence(p, q), "moved_share": _rounded(share), "saved_share": _rounded(less)}
-        for p, q, share, less in zip(before, after, moved, saved, strict=True)
-    ]
+    counts = {
+        "moved_share": made.moved_shares(),
+        "saved_share": made.saved_shares(),
+        "saved_passes": made.saved_passes(),
+    }
+    changes = [{**shared, "kl": divergence(p, q)} for p, q in zip(before, after, strict=True)]
+    for name, values in counts.items():
+        for change, value in zip(changes, values or [math.nan] * len(drafts), strict=True):
+            change[name] = _rounded(value)
+    return decoded, changes
 
 
 def _rounded(share: float) -> float | None:

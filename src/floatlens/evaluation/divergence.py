@@ -6,9 +6,10 @@ there both runs have the same tokens, since nothing was changed earlier.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -16,7 +17,10 @@ from torch import Tensor
 if TYPE_CHECKING:
     from floatlens.models import LanguageModel
 
-__all__ = ["Tap", "divergence", "tapped"]
+__all__ = ["Tap", "divergence", "tapped", "unedited"]
+
+_MOST_BYTES = 256 << 20
+"""Of the logits that are kept for each model."""
 
 
 class Tap:
@@ -52,6 +56,31 @@ def tapped(model: LanguageModel, step: int) -> Iterator[Tap]:
         yield tap
     finally:
         del vars(model)["forward"]
+
+
+def unedited(
+    model: LanguageModel, ids: Sequence[Sequence[int]], step: int, how: Mapping[str, Any], run: Callable[[], Any]
+) -> Sequence[Tensor | None]:
+    """What `tapped` hears of an unedited model while `run` decodes these prompts in this way, up to a step.
+
+    It is the same for all edits, so it is kept for the next one that the same batch is asked under.
+    """
+    kept = _KEPT.setdefault(model, {})
+    key = (repr(sorted(how.items())), step, tuple(map(tuple, ids)))
+    if key not in kept:
+        with tapped(model, step) as tap:
+            run()
+        kept[key] = tap.first or [None] * len(ids)
+        while len(kept) > 1 and sum(map(_size, kept.values())) > _MOST_BYTES:
+            del kept[next(iter(kept))]
+    return kept[key]
+
+
+_KEPT: WeakKeyDictionary[LanguageModel, dict[Any, Sequence[Tensor | None]]] = WeakKeyDictionary()
+
+
+def _size(logits: Sequence[Tensor | None]) -> int:
+    return sum(one.nbytes for one in logits if one is not None)
 
 
 def divergence(plain: Tensor | None, edited: Tensor | None) -> float | None:

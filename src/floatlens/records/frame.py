@@ -18,7 +18,7 @@ __all__ = ["COLUMNS", "PATCHING_COLUMNS", "answers_frame", "condition_order", "p
 COLUMNS = (
     *("model", "model_kind", "course", "training_step", "data", "index", "id", "condition", "kind"),
     *("prediction", "accuracy", "f1", "exact_match", "parts", "misled"),
-    *("decided_at", "kl", "earliest_step", "moved_share", "saved_share", "schedule"),
+    *("decided_at", "kl", "earliest_step", "moved_share", "saved_share", "saved_passes", "schedule"),
     *("measured", "moved", "prompt", "snapshot"),
 )
 PATCHING_COLUMNS = (

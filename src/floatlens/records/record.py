@@ -118,6 +118,8 @@ class Record(BaseModel):
     """Under an edit: attention moved per row, 0 … 1, over all rows that it looked at."""
     saved_share: float | None = None
     """Under an edit that stands for a cache: share of the passes' multiplications that a server would not do."""
+    saved_passes: float | None = None
+    """The same in passes: the sum of the shares over the passes of the question."""
     schedule: str | None = None
     """Under such an edit: its refresh intervals by layer, as given or as derived from traces."""
     kl: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from floatlens.analysis.cache_schedule import cache_layers, cache_schedules
+from floatlens.analysis.cache_schedule import Choose, cache_layers, cache_schedules
 from floatlens.report.inputs import RunAnswers, run_name
 from floatlens.report.sections import figures_of, table
 
@@ -27,7 +27,8 @@ _METHOD = (
     "A layer's interval is the largest power of two n, no longer than the traces, with (n - 1) x the mean angle by "
     "which its known keys and values turn per step at most arccos(least). Recommended is the largest saving whose "
     "accuracy is within the margin below; of equal savings the one with the smaller KL divergence. Both rules were "
-    "fixed before any result."
+    "fixed before any result. It is chosen on the first questions (columns choice_...); all other numbers are of the "
+    "others, unless held_out is false."
 )
 _TERMS = [
     (
@@ -35,6 +36,7 @@ _TERMS = [
         "Share of the multiplications of all passes that a server would not do, without those of attention "
         "itself; a token's row is done up to the deepest layer that computes its key and value.",
     ),
+    ("saved_passes", "The same in passes: the sum of the shares over the passes of a question."),
     ("full", "Accuracy with full recomputation, on the same questions."),
     ("change", "Accuracy minus that with full recomputation, with a paired interval."),
     ("turn", "Angle, in degrees, by which keys or values of the prompt and of tokens committed earlier turn per step."),
@@ -44,7 +46,7 @@ _TERMS = [
 
 def cache_sections(results: Mapping[str, Result], runs: Sequence[RunAnswers]) -> list[dict[str, Any]]:
     """Everything that the sections show, in the form of `answer_sections`."""
-    tried = [(run, cache_schedules(run.frame, _within(run))) for run in runs if not run.frame.empty]
+    tried = [(run, cache_schedules(run.frame, _within(run), _choose(run))) for run in runs if not run.frame.empty]
     held = [(run, frame) for run, frame in tried if not frame.empty]
     names = [run for run, _ in held]
     return [
@@ -56,6 +58,11 @@ def cache_sections(results: Mapping[str, Result], runs: Sequence[RunAnswers]) ->
 
 def _within(run: RunAnswers) -> float:
     return float((run.manifest.get("output") or {}).get("within", 1.0))
+
+
+def _choose(run: RunAnswers) -> Choose:
+    found: Choose = (run.manifest.get("output") or {}).get("choose", "half")
+    return found
 
 
 def _made(run: RunAnswers, frame: pd.DataFrame, results: Mapping[str, Result], suffix: str) -> dict[str, Any]:
@@ -93,15 +100,25 @@ def _notes(frame: pd.DataFrame, within: float) -> Iterator[str]:
             continue
         one = best.iloc[0]
         words = f"{one['edit']} {one['settings']}" + (f" ({one['schedule']})" if one["schedule"] else "")
+        change, low, high = (100 * float(one[name]) for name in ("change", "low", "high"))
+        chosen = f"chosen on {int(one['choice_n'])} others" if one["held_out"] else "the same that it was chosen on"
         yield (
-            f"{model}: {words} saves {one['saved']:.0%} of the multiplications; accuracy {100 * one['change']:+.1f} "
-            f"points [{100 * one['low']:+.1f}, {100 * one['high']:+.1f}] on {int(one['n'])} questions."
+            f"{model}: {words} saves {one['saved']:.0%} of the multiplications{_passes(one)}; accuracy {change:+.1f} "
+            f"points [{low:+.1f}, {high:+.1f}] on {int(one['n'])} questions, {chosen}."
         )
+
+
+def _passes(one: pd.Series) -> str:
+    """What is saved in passes, where records have it."""
+    passes = float(one["saved_passes"])
+    return f", {passes:.1f} passes per question" if passes == passes else ""
 
 
 def _used(frame: pd.DataFrame, run: RunAnswers) -> list[tuple[str, str]]:
     counts = frame.groupby("model", sort=False)["n"].max()
     used = [(f"n, {model}", f"{int(n)} questions") for model, n in counts.items()]
+    choice = frame.groupby("model", sort=False)["choice_n"].max()
+    used += [(f"chosen on, {model}", f"{int(n)} questions") for model, n in choice.items()]
     used.append(("margin", f"{_within(run):g} percentage points of accuracy (--within)"))
     used.append(("prompt template", str(run.manifest.get("template"))))
     return [*used, ("intervals", "95 %, over questions: Tango for changes of accuracy, Hall for KL")]

@@ -20,6 +20,7 @@ from floatlens.edits.spec import EditSpec, parse_edit
 from floatlens.records.condition import CLOSED, RAG, Condition, Edited, Stressed
 
 if TYPE_CHECKING:
+    from floatlens.attention.setting import ControlKind
     from floatlens.data import Data, Example
     from floatlens.data.examples import Need
 
@@ -105,6 +106,11 @@ class Makers:
     """A seed for each draw of a control."""
     measured: int
     say: Say = lambda message: None
+    kinds: Sequence[ControlKind] | None = None
+    """The kinds of controls where an edit has one of these; None: all that it has."""
+
+    def controls_of(self, spec: EditSpec) -> Sequence[ControlKind]:
+        return [kind for kind in spec.controls if self.kinds is None or kind in self.kinds] or spec.controls
 
 
 def plan_conditions(chosen: Chosen, data: Data, makers: Makers) -> tuple[PlannedCondition, ...]:
@@ -128,7 +134,7 @@ def _edited(spec: EditSpec, makers: Makers) -> list[PlannedCondition]:
     own = Edited(name=spec.name, settings=spec.settings)
     one = PlannedCondition(own, makers.rag, edit=spec, measured=makers.measured)
     found = [one]
-    for kind in spec.controls:
+    for kind in makers.controls_of(spec):
         for seed in makers.controls:
             drawn = own.model_copy(update={"control": kind, "seed": seed})
             found.append(replace(one, condition=drawn, edit=spec.with_control(seed, kind)))

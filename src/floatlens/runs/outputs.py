@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatlens.analysis import ANALYSES, Result, analyse
 from floatlens.analysis.anchors import anchors
-from floatlens.analysis.cache_schedule import cache_schedules
+from floatlens.analysis.cache_schedule import Choose, cache_schedules
 from floatlens.analysis.collection import collection_agreement, collection_rates, of_collection
 from floatlens.analysis.conditions import edited
 from floatlens.analysis.courses import with_training
@@ -91,10 +91,18 @@ class Findings:
 
 
 def publish_answers(
-    folder: Path, out: Path, *, paper: bool = False, within: float = 1.0, formats: Sequence[str] = FORMATS
+    folder: Path,
+    out: Path,
+    *,
+    paper: bool = False,
+    cache: tuple[float, Choose] | None = None,
+    formats: Sequence[str] = FORMATS,
 ) -> Findings:
-    """Write tables and figures of the answers of a run folder into OUT; `within` is the margin of `cache_schedules`."""
+    """Write tables and figures of the answers of a run folder into OUT; `cache` are the margin of `cache_schedules` and
+    the questions that a schedule is chosen on, by default those of the run's study."""
     answers, manifest = open_answers(folder)
+    output = manifest.get("output") or {}
+    within, choose = cache or (output.get("within", 1.0), output.get("choose", "half"))
     made = Findings(courses={ref: facts.get("course") for ref, facts in manifest["models"].items()})
     plain = answers[answers["kind"].isin(["closed", "rag"])]
     if not plain.empty:
@@ -107,7 +115,7 @@ def publish_answers(
     if (answers["kind"] == "edit").any():
         _publish_edits(edited(answers), out, made)
     _publish_patching(open_patching(folder), out, made)
-    if not (tried := cache_schedules(answers, within)).empty:
+    if not (tried := cache_schedules(answers, within, choose)).empty:
         made.cache["cache_schedules"] = tried
         made.files += save_frame(tried, out / "tables" / "cache_schedules")
     _draw(out, made, formats)

@@ -110,7 +110,7 @@ def make_plan(source: Source, say: Say = lambda message: None) -> Plan:
     _check_names(source)
     stress = _stress(source)
     rag, corpus = _retrieval(source, say)
-    makers = Makers(rag, stress, study.control_seeds, study.traces.edited, note)
+    makers = Makers(rag, stress, study.control_seeds, study.traces.edited, note, study.control_kinds)
     data = _plan_data(source, makers, corpus=corpus is not None)
     forced = any(part.traced and (part.passages or study.traces.target is not None) for part in data)
     models = plan_models(source, forced=forced, say=say)

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
-from floatlens.attention.setting import BackendName
+from floatlens.analysis.cache_schedule import Choose
+from floatlens.attention.setting import BackendName, ControlKind
 from floatlens.core.validation import validate
 from floatlens.runs.study import Study
 
@@ -117,6 +118,7 @@ def intervene_study(
     heads_from: Sequence[str | Path] = (),
     control_seed: int = 0,
     control_draws: int = 1,
+    control_kinds: Sequence[ControlKind] | None = None,
     **options: Unpack[Options],
 ) -> Study:
     """Edits as texts (`drop_anchors:k=1,5`), each with its random controls, beside the unedited `rag`; and `patching`,
@@ -129,7 +131,7 @@ def intervene_study(
     values |= {"conditions": list(edits), "heads_from": [str(one) for one in heads_from]}
     values["traces"] = {"questions": 0, **_given(edited=edited)}
     values["seeds"] |= {"controls": control_seed}
-    values |= {"control_draws": control_draws, "patching": dict(patching or {})}
+    values |= {"control_draws": control_draws, "control_kinds": control_kinds, "patching": dict(patching or {})}
     return validate(Study, values)
 
 
@@ -141,18 +143,21 @@ def cache_study(
     also: Sequence[str] = CACHE_RULES,
     traces: int | Literal["all"] = 8,
     within: float = 1.0,
+    choose: Choose = "half",
     control_seed: int = 0,
     control_draws: int = 1,
     **options: Unpack[Options],
 ) -> Study:
     """Refresh schedules of a key/value cache: `traces` questions are traced, a schedule is derived from them for each
-    cosine of `least`, and all questions are asked under each, under `also` (edits as texts) and in full.
+    cosine of `least`, and all questions are asked under each, under `also` (edits as texts) and in full. One is
+    recommended from those that `choose` names (see `cache_schedules`) and reported on the others.
 
     Example: `cache_study(["scale:llada"], ["scale:rag"], least=[0.99, 0.9], limit=20)`
     """
     values = _values("cache", models, data, options)
     doses = [f"stale:least={','.join(f'{one:g}' for one in least)}"] if least else []
-    values |= {"conditions": ["rag", *doses, *also], "control_draws": control_draws, "output": {"within": within}}
+    values |= {"conditions": ["rag", *doses, *also], "control_draws": control_draws}
+    values["output"] = {"within": within, "choose": choose}
     values["traces"] = {"questions": traces, "probes": ["received", "cacheability"], "edited": 0}
     values["analyses"] = ["cacheability"]
     values["seeds"] |= {"controls": control_seed}

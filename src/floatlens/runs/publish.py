@@ -47,7 +47,8 @@ def publish_study(
     inputs = _inputs(folder, output, analyses)
     if not force and (before := _published(folder, inputs)) is not None:
         return before
-    made = publish_answers(folder, folder, paper=output.paper, within=output.within, formats=output.figures)
+    cache = (output.within, output.choose)
+    made = publish_answers(folder, folder, paper=output.paper, cache=cache, formats=output.figures)
     seen: list[Seen] = []
     if has_traces(folder):
         _publish_traces(folder, output, analyses, each, made, seen)

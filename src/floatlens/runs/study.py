@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from floatlens.attention.setting import BackendName, RowGroup
+from floatlens.attention.setting import BackendName, ControlKind, RowGroup
 from floatlens.data.stress import Distinct, StressSettings
 from floatlens.decoding.settings import DecodingConfig
 from floatlens.models.config import ModelConfig, Placement
@@ -69,6 +69,20 @@ Questions = Annotated[
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"const": "all"}]}),
 ]
 """How many questions: the first N, or all."""
+
+
+def _chosen_on(given: Any) -> Any:
+    if given in ("half", "all") or (isinstance(given, int) and not isinstance(given, bool) and given >= 1):
+        return given
+    raise ValueError('wants a whole number, at least 1, "half" or "all"')
+
+
+ChosenOn = Annotated[
+    int | Literal["half", "all"],
+    PlainValidator(_chosen_on),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"enum": ["half", "all"]}]}),
+]
+"""Which questions something is chosen on: the first N, half of them, or all."""
 
 
 def _course_name(given: str) -> str:
@@ -220,6 +234,11 @@ class Output(_Part):
     within: float = Field(
         1.0, ge=0, le=100, description="points of accuracy that the recommended refresh schedule of a cache may cost"
     )
+    choose: ChosenOn = Field(
+        "half",
+        description="it is chosen on the first N questions of each data set and reported on the others; half; or all, "
+        "then on the same",
+    )
 
 
 class Machine(_Part):
@@ -289,6 +308,9 @@ class Study(_Part):
     )
     control_draws: int = Field(
         1, ge=1, le=MOST, description="draws of each random control of an edit; effects average over them"
+    )
+    control_kinds: Distinct[ControlKind] | None = Field(
+        None, description="random controls by count or by mass, where an edit has one like that; None: both"
     )
     analyses: tuple[str, ...] | None = Field(None, description="None: all that the probes allow")
     seeds: Seeds = Seeds()
