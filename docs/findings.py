@@ -1,7 +1,7 @@
 """Runs what docs/findings.md reports, on the scale models and, if installed, on SmolLM2.
 
     .venv/bin/python docs/findings.py            # or: make findings; resumable
-    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, edits, collection, noise-real, smollm2 …
+    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, edits, contribution, smollm2 …
 
 Runs go to runs/findings (not in the repository), tables and figures to docs/findings, tables into the page too. Every
 part prints its time.
@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
+from findings_contribution import compare_mamba, draw, of_models
 from findings_tables import PAGE, update
 
 import floatlens as fl
@@ -236,6 +238,18 @@ def at_hand(part: str, *files: Path) -> bool:
     return not missing
 
 
+def contribution() -> None:
+    """Attention beside contribution by layer: 30 questions with ten documents for each scale model with attention, 20
+    real ones with the gold passage for SmolLM2. Then claims by contribution, on scale:mamba beside scale:llada."""
+    OUT.mkdir(exist_ok=True)
+    found = of_models(dict.fromkeys(MODELS, ("scale:rag:seed=8", 30)), gen_length=8)
+    if at_hand("contribution of SmolLM2"):
+        found = pd.concat([found, of_models({SMOLLM2: (str(NQ), 20)}, gen_length=8)], ignore_index=True)
+    found.to_csv(OUT / "contribution-layers.csv", index=False)
+    draw(found, OUT / "contribution-layers.png")
+    compare_mamba(run, RUNS / "contribution", OUT)
+
+
 def smollm2() -> None:
     """A real model on 100 real questions: closed book and with the gold passage."""
     if not at_hand("smollm2"):
@@ -247,7 +261,7 @@ def smollm2() -> None:
 
 if __name__ == "__main__":
     parts = {"qa": qa, "stress": stress, "tasks": tasks, "edits": edits, "patching": patching}
-    parts |= {"collection": collection, "noise-real": noise_real}
+    parts |= {"collection": collection, "noise-real": noise_real, "contribution": contribution}
     parts |= {"smollm2": smollm2, "smollm2-edits": smollm2_edits}
     for name in sys.argv[1:] or parts:
         if name not in parts:

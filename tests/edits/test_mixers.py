@@ -382,10 +382,18 @@ def test_refusals_come_before_the_first_pass(name, wrong, said, tiny_model, gold
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("caduceus-ph-tiny", "drop_anchors:k=1", "is an edit of attention, and .* has none; edits of other layers: drop"),
+        (
+            "caduceus-ph-tiny",
+            "drop_anchors:k=1",
+            "is an edit of attention, and .* has none; edits of other layers: drop",
+        ),
         ("caduceus-ph-tiny", "stale:refresh=2", "is an edit of attention, and .* has none"),
         ("caduceus-ph-tiny", "ablate_heads:heads=0.0", "is an edit of attention, and .* has none"),
-        ("llada-tiny", "drop_inputs", r"edit drop_inputs k=1: DropInputs\(k=1\) is an edit of layers without attention; "),
+        (
+            "llada-tiny",
+            "drop_inputs",
+            r"edit drop_inputs k=1: DropInputs\(k=1\) is an edit of layers without attention; ",
+        ),
         ("llada-tiny", "zero_mixers:layers=1", "is an edit of layers without attention"),
         ("lfm2-encoder-tiny", "freeze_layers:layers=0-1", "layers 0, 1 of .* have none"),
         ("lfm2-encoder-tiny", "pin_inputs:on=2", "layers 2 of .*: all have attention"),

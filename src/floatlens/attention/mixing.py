@@ -303,7 +303,7 @@ def written_of(terms: Terms) -> list[Written]:
 
 
 def change_inputs(module: nn.Module, changes: Sequence[InputChange], device: torch.device) -> None:
-    """Let a mixer run with other inputs, until `release_mixers`. Where two edits hold a position, the later one counts."""
+    """Let a mixer run with other inputs, until `release_mixers`. Of two that hold a position, the later counts."""
     parts: list[tuple[Any, bool]] = inner_mixers(module) if changes else []
     for number, (part, turned) in enumerate(parts):
 
