@@ -1,7 +1,7 @@
 """Runs what docs/findings.md reports, on the scale models and, if installed, on SmolLM2.
 
     .venv/bin/python docs/findings.py            # or: make findings; resumable
-    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, rules, edits, collection, cache …
+    .venv/bin/python docs/findings.py smollm2    # one part: qa, stress, rules, edits, collection, contribution, cache …
     FINDINGS_TRIAL=4 .venv/bin/python docs/findings.py cache    # 4 questions, one worker, in runs/findings-trial
 
 Runs go to runs/findings (not in the repository), tables and figures to docs/findings, tables into the page too. Every
@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import findings_serving
 import pandas as pd
+from findings_contribution import compare_mamba, draw, of_models
 from findings_runs import MODELS, NQ, OUT, RAMDOCS, RGB, RUNS, SMOLLM2, TIMEQA, TRIAL, at_hand, judge, keep, run
 from findings_tables import PAGE, update
 
@@ -212,6 +213,18 @@ def with_wrong_documents(count: int = 150) -> Iterator[Example]:
         yield one.model_copy(update={"wrong_documents": documents, "wrong_answers": stated})
 
 
+def contribution() -> None:
+    """Attention beside contribution by layer: 30 questions with ten documents for each scale model with attention, 20
+    real ones with the gold passage for SmolLM2. Then claims by contribution, on scale:mamba beside scale:llada."""
+    OUT.mkdir(exist_ok=True)
+    found = of_models(dict.fromkeys(MODELS, ("scale:rag:seed=8", 30)), gen_length=8)
+    if at_hand("contribution of SmolLM2"):
+        found = pd.concat([found, of_models({SMOLLM2: (str(NQ), 20)}, gen_length=8)], ignore_index=True)
+    found.to_csv(OUT / "contribution-layers.csv", index=False)
+    draw(found, OUT / "contribution-layers.png")
+    compare_mamba(run, RUNS / "contribution", OUT)
+
+
 def smollm2() -> None:
     """A real model on 100 real questions: closed book and with the gold passage."""
     if not at_hand("smollm2"):
@@ -224,7 +237,7 @@ def smollm2() -> None:
 if __name__ == "__main__":
     parts = {"qa": qa, "stress": stress, "tasks": tasks, "edits": edits, "patching": patching}
     parts |= {"rules": rules}
-    parts |= {"collection": collection, "noise-real": noise_real}
+    parts |= {"collection": collection, "noise-real": noise_real, "contribution": contribution}
     parts |= {"smollm2": smollm2, "smollm2-edits": smollm2_edits} | findings_serving.PARTS
     for name in sys.argv[1:] or parts:
         if name not in parts:

@@ -25,6 +25,10 @@ Row = Sequence[str]
 
 def update(page: str) -> str:
     """The page with every table written again. Example: `PAGE.write_text(update(PAGE.read_text()))`"""
+    TABLES.update({name: table for name, (file, table, _) in _LATER.items() if (KEPT / file).is_file()})
+    for name, (*_, text) in _LATER.items():
+        if name in TABLES and f"<!-- table: {name} -->" not in page:
+            page = f"{page.rstrip()}\n\n{text}\n\n<!-- table: {name} -->\n\n"
 
     def again(found: re.Match[str]) -> str:
         lines = (f"| {' | '.join(row)} |".replace("|  |", "| |") for row in TABLES[found[1]]())
@@ -211,6 +215,37 @@ def _with_control(found: pd.DataFrame, key: tuple[str, ...], gain: float) -> str
     return f"{text} ({_points(found.loc[random], columns[:1])})" if random in found.index else text
 
 
+def contribution() -> Iterable[Row]:
+    found = _of("contribution-layers.csv")
+    counted = ("sink by both", "by attention only", "by contribution only", "undecided", "most apart in")
+    yield from _head("model", "key", *counted, "attention", "contribution", words=2)
+    for (model, key), own in found.groupby(["model", "quantity"], sort=False):
+        layers, most = own["sink"].value_counts(), own.loc[own["difference"].abs().idxmax()]
+        kinds = ("both", "attention only", "contribution only", "undecided")
+        yield [
+            model.removeprefix("scale:").removeprefix("natural:") if key == "first position" else "",
+            f"{key}, {len(own)} layers",
+            *(str(layers.get(name, 0)) if len(layers) else "–" for name in kinds),
+            f"layer {most['layer']}",
+            *(_interval(most[by], most[f"{by}_low"], most[f"{by}_high"]) for by in ("attention", "contribution")),
+        ]
+
+
+def contribution_claims() -> Iterable[Row]:
+    found = _of("contribution-claims.csv")
+    subjects = list(dict.fromkeys(found["subject"]))
+    yield from _head("claim", *(one.removeprefix("scale:") for one in subjects))
+    for claim, own in found.groupby("claim", sort=False):
+        rows = {row["subject"]: row for _, row in own.iterrows()}
+        yield [f"`{claim}`", *(_verdict(rows[one]) if one in rows else "–" for one in subjects)]
+
+
+def _verdict(row: pd.Series) -> str:
+    if pd.isna(row["effect"]):
+        return str(row["verdict"])
+    return f"{row['verdict']}, {_interval(row['effect'], row['low'], row['high'])}"
+
+
 TABLES: dict[str, Callable[[], Iterable[Row]]] = {
     "qa": qa,
     "robustness": robustness,
@@ -225,6 +260,24 @@ TABLES: dict[str, Callable[[], Iterable[Row]]] = {
     "steering-natural": steering_natural,
     "smoothing": smoothing,
 }
+_LATER: dict[str, tuple[str, Callable[[], Iterable[Row]], str]] = {
+    "contribution": (
+        "contribution-layers.csv",
+        contribution,
+        "## Attention and contribution\n\nPercentage points above uniform, mean over steps and heads. A key is a sink "
+        "where its 95 % interval is above 5; the table counts layers. Sink heads: percent of heads and steps in which "
+        "the first position receives more than 0.3. The last columns are the layer where both differ most. Every layer: "
+        "[contribution-layers.csv](findings/contribution-layers.csv).\n\n"
+        "![By attention and by contribution, layer by layer](findings/contribution-layers.png)",
+    ),
+    "contribution-claims": (
+        "contribution-claims.csv",
+        contribution_claims,
+        "### Claims by contribution\n\nThe questions and places of the [gallery](gallery.md), with "
+        "`measure=contribution`: verdict, effect and 95 % interval of the deciding part.",
+    ),
+}
+"""Sections that the run which produces their file adds to the end of the page: file, table, heading and caption."""
 
 
 def ready() -> list[str]:
@@ -271,7 +324,11 @@ def _number(found: pd.DataFrame, key: tuple[str, ...], mean: str) -> str:
     row = found.loc[key] if key in found.index else None
     if row is None or pd.isna(row[mean]):
         return "–"
-    return f"{row[mean]:.2f} [{row['low']:.2f}, {row['high']:.2f}]".replace("-", "−")
+    return _interval(row[mean], row["low"], row["high"])
+
+
+def _interval(mean: float, low: float, high: float) -> str:
+    return f"{mean:.2f} [{low:.2f}, {high:.2f}]".replace("-", "−")
 
 
 def _percent(found: pd.DataFrame, key: tuple[str, ...]) -> str:

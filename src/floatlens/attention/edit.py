@@ -6,7 +6,7 @@ cache stay unchanged. `hooks_of` joins the edits of one layer into the hooks tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -20,13 +20,15 @@ from floatlens.attention.probe import Layer, PassState, Shape
 from floatlens.attention.select import Select
 from floatlens.attention.setting import ControlKind, RowGroup, Setting, span
 from floatlens.attention.softmax import QueryClasses
+from floatlens.core.errors import FloatlensError
 from floatlens.models.base import LanguageModel
 from floatlens.models.facts import Facts
 
 if TYPE_CHECKING:
+    from floatlens.attention.mixing import InputChange, MixerLayer
     from floatlens.prompts.types import Prompt
 
-__all__ = ["Change", "ChangeTotals", "Edit", "ExtraKey", "Site", "applies", "hooks_of"]
+__all__ = ["Change", "ChangeTotals", "Edit", "ExtraKey", "Site", "applies", "check_layers", "hooks_of"]
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Edit:
     edits_weights: bool = False
     adds_key: bool = False
     edits_mixers: ClassVar[bool] = False
-    """True for an edit of layers without attention, which does nothing in the others (`kept_inputs`, `zeroes`)."""
+    """True for an edit of layers without attention, which does nothing in the others (`change_inputs`, `zeroes`)."""
     reads_totals: bool = False
     reads_prompts: bool = False
     """Whether it acts on parts of the prompt; it is then shown the prompts (`place`) before they are decoded."""
@@ -165,8 +167,9 @@ class Edit:
 
     def check(self, facts: Facts) -> None:
         """Refuse layers, heads and tokens that a model does not have, before its weights are read."""
-        self.select.layer_ids(facts.layers)
         self.select.head_ids(facts.heads)
+        own = range(facts.layers) if facts.attention_layers is None else facts.attention_layers
+        check_layers(self, facts.ref, facts.layers, own)
 
     def check_prompt(self, prompt: Prompt) -> None:
         """Refuse a prompt that lacks what the edit acts on."""
@@ -256,13 +259,27 @@ class Edit:
         """With `adds_key`: a key outside the sequence, for the queries of this block."""
         return None
 
-    def kept_inputs(self, state: PassState) -> Tensor | None:
-        """With `edits_mixers`: (batch, position), False where a position adds nothing to the mixers of this pass."""
+    def change_inputs(self, layer: MixerLayer) -> InputChange | None:
+        """With `edits_mixers`: before a selected layer without attention, in every step; it is shown as unedited."""
         return None
 
-    def zeroes(self, index: int) -> bool:
-        """With `edits_mixers`: whether the output of this layer's mixer is replaced by zeros."""
+    def zeroes(self, state: PassState) -> bool:
+        """With `edits_mixers`: whether zeros replace the output of the selected layers in this pass."""
         return False
+
+
+def check_layers(edit: Edit, ref: str, layers: int, attention: Collection[int]) -> None:
+    """Refuse, by name, an edit of layers that a model does not have; `attention` are its layers with attention."""
+    chosen = edit.select.layer_ids(layers)
+    if edit.edits_mixers and all(layer in attention for layer in chosen):
+        where = ref if len(attention) == layers else f"layers {', '.join(map(str, chosen))} of {ref}"
+        raise FloatlensError(f"{edit!r} is an edit of layers without attention; {where}: all have attention")
+    if not edit.edits_mixers and not any(layer in attention for layer in chosen):
+        where = f"layers {', '.join(map(str, chosen))} of {ref} have" if attention else f"{ref} has"
+        raise FloatlensError(
+            f"{edit!r} is an edit of attention, and {where} none; edits of other layers: drop_inputs, pin_inputs, "
+            "zero_mixers"
+        )
 
 
 def applies(edit: Edit, layer: Layer, model: LanguageModel, max_steps: int) -> bool:

@@ -7,19 +7,19 @@ refused, and so are copies of the model, which would carry the session with them
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 from torch import nn
 
+from floatlens.attention.edit import check_layers
 from floatlens.attention.mixing import mixers_of, release_mixers
 from floatlens.core.errors import FloatlensError
 from floatlens.models.readout import layers_of
 
 if TYPE_CHECKING:
-    from floatlens.attention.edit import Edit
     from floatlens.attention.session import Session
     from floatlens.models.base import LanguageModel
 
@@ -108,7 +108,8 @@ class Installation(Generic[T]):
             for layer in layers_of(module).values():
                 layer.register_forward_hook(session.note_output)
             model.whole_rows = True
-        _check_edits(model, session.edits)
+        for edit in session.edits:
+            check_layers(edit, model.ref, model.num_layers, model.attention_layers)
         if session.watches_mixers:
             for mixer in _checked_mixers(model):
                 mixer.register_forward_pre_hook(session.note_mixer, with_kwargs=True)
@@ -145,22 +146,6 @@ class Installation(Generic[T]):
             for name in _COPYING:
                 module.__dict__.pop(name, None)
         model.whole_rows, model.describes_masks, model.captured_by = self._flags
-
-
-def _check_edits(model: LanguageModel, edits: Sequence[Edit]) -> None:
-    """Refuse, by name, edits of layers that a model does not have."""
-    attention = model.attention_layers
-    for edit in edits:
-        chosen = edit.select.layer_ids(model.num_layers)
-        if edit.edits_mixers and all(layer in attention for layer in chosen):
-            where = model.ref if len(attention) == model.num_layers else f"layers {', '.join(map(str, chosen))}"
-            raise FloatlensError(f"{edit!r} is an edit of layers without attention; {where}: all have attention")
-        if not edit.edits_mixers and not any(layer in attention for layer in chosen):
-            where = f"layers {', '.join(map(str, chosen))} of {model.ref} have" if attention else f"{model.ref} has"
-            raise FloatlensError(
-                f"{edit!r} is an edit of attention, and {where} none; DropInputs and ZeroMixers are edits of other "
-                "layers"
-            )
 
 
 def _checked_mixers(model: LanguageModel) -> list[nn.Module]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from floatlens.attention.edit import Edit
-from floatlens.attention.mixing import MixerLayer, inner_mixers, release_mixers, terms_of
+from floatlens.attention.mixing import MixerLayer, change_inputs, release_mixers, terms_of
 from floatlens.attention.probe import PassState, Probe
 from floatlens.attention.recorder import Recorder
 from floatlens.attention.softmax import Workspace
@@ -46,14 +47,17 @@ class MixerObserver:
         states = args[0] if args else kwargs["hidden_states"]
         mask = args[1] if len(args) > 1 else kwargs.get("attention_mask")
         index: Any = module.layer_idx
-        layer = MixerLayer(index, self.state, None, self.model.num_heads, self.workspace.block_bytes)
-        edits = self._mixer_edits(layer)
-        self._keep_inputs(module, edits)
+        size = (self.model.num_heads, self.workspace.block_bytes)
+        layer = MixerLayer(index, self.state, partial(terms_of, module, states, mask), *size)
+        edits = self._mixer_edits(index)
+        changes = [change for edit in edits if (change := edit.change_inputs(layer)) is not None]
+        change_inputs(module, changes, states.device)
         probes = [probe for probe in self.probes if "mixers" in probe.needs]
         if not probes or not self.recorder.wants(layer):
             return
-        layer.found = terms_of(module, states, mask)
-        layer.zeroed = any(edit.zeroes(index) for edit in edits)
+        if changes:
+            layer = MixerLayer(index, self.state, partial(terms_of, module, states, mask), *size)
+        layer.zeroed = any(edit.zeroes(self.state) for edit in edits)
         for probe in probes:
             probe.begin_mixer(layer)
         for rows, shares in layer.blocks():
@@ -68,24 +72,10 @@ class MixerObserver:
         if self.state is None:
             return None
         index: Any = module.layer_idx
-        layer = MixerLayer(index, self.state, None, self.model.num_heads)
-        return torch.zeros_like(output) if any(one.zeroes(index) for one in self._mixer_edits(layer)) else None
+        zeroed = any(edit.zeroes(self.state) for edit in self._mixer_edits(index))
+        return torch.zeros_like(output) if zeroed else None
 
-    def _mixer_edits(self, layer: MixerLayer) -> list[Edit]:
-        layers, steps = self.model.num_layers, self.recorder.max_steps
-        return [
-            edit
-            for edit in self.edits
-            if edit.edits_mixers
-            and layer.index in edit.select.layer_ids(layers)
-            and edit.select.has_step(layer.state.step, steps)
-        ]
-
-    def _keep_inputs(self, module: nn.Module, edits: Sequence[Edit]) -> None:
-        assert self.state is not None
-        masks = [mask for edit in edits if (mask := edit.kept_inputs(self.state)) is not None]
-        if not masks:
-            return
-        kept = torch.stack(masks).all(0)
-        for part, turned in inner_mixers(module):
-            part.kept = kept.flip(1) if turned else kept
+    def _mixer_edits(self, index: int) -> list[Edit]:
+        """The edits of layers without attention that act on this one."""
+        layers = self.model.num_layers
+        return [edit for edit in self.edits if edit.edits_mixers and index in edit.select.layer_ids(layers)]

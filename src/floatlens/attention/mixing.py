@@ -6,8 +6,9 @@ inside a Mamba mixer, before its scan, is not unfolded. No (query, key, channel)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,16 +25,22 @@ __all__ = [
     "BothWays",
     "ConvTerms",
     "HeadScanTerms",
+    "InputChange",
     "MixerLayer",
     "ScanTerms",
     "Strands",
     "Terms",
+    "Written",
+    "change_inputs",
     "inner_mixers",
     "mixers_of",
     "reach_by_layer",
     "release_mixers",
     "terms_of",
+    "written_of",
 ]
+
+Written = tuple[Tensor, ...]
 
 _ROWS = 16
 """Rows of a block at most: pairs of rows inside a block are computed one state at a time."""
@@ -95,8 +102,8 @@ class ScanTerms(Terms):
     def rows(self, start: int, stop: int) -> Tensor:
         scan, found = self.scan, self.channels(start, stop)
         own = torch.arange(stop - start, device=found.device)
-        found[:, :, own, own + start] += scan.skip[:, None]
         found = found * scan.inputs[:, :stop].transpose(1, 2)[:, :, None]
+        found[:, :, own, own + start] += scan.own[:, start:stop].transpose(1, 2)
         found = found * scan.gate[:, start:stop].transpose(1, 2)[..., None]
         return torch.einsum("bcij,wc->bijw", found, self.weight)
 
@@ -207,22 +214,46 @@ class ConvTerms(Terms):
         return found
 
 
+@dataclass(frozen=True)
+class InputChange:
+    """What an edit does to the inputs of a layer without attention. Arrays are (batch, position).
+
+    `kept` is what is left of each input, 0 to 1. At the positions `held` the layer writes what is in `written` instead
+    of its own: for each of `inner_mixers` the tensors of `written_of`, as they were in an earlier pass.
+    """
+
+    kept: Tensor | None = None
+    held: Tensor | None = None
+    written: Sequence[Written] = ()
+
+
 @dataclass
 class MixerLayer:
-    """One layer without attention in one pass, as probes see it; it counts as one map for all `heads`."""
+    """One layer without attention in one pass, as probes and edits see it; it counts as one map for all `heads`.
+
+    Probes are shown it after all edits, edits before any. Its terms are computed when they are first asked for.
+    """
 
     index: int
     state: PassState
-    found: Terms | None
+    find: Callable[[], Terms]
     heads: int
     block_bytes: int = 8 << 20
     zeroed: bool = False
     """Whether an edit replaces its output by zeros: then no key contributes."""
 
-    @property
+    @cached_property
     def terms(self) -> Terms:
-        assert self.found is not None
-        return self.found
+        return self.find()
+
+    @cached_property
+    def received(self) -> Tensor:
+        """(batch, key): the mean contribution of each key to the real rows; sums to 1."""
+        real = self.state.placed("real", self.terms.device)
+        total = torch.zeros(len(real), self.terms.positions, device=real.device)
+        for rows, shares in self.blocks():
+            total += (real[:, None, rows] @ shares)[:, 0]
+        return total / real.sum(1, keepdim=True).clamp(min=1)
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Rows, and their contributions (batch, row, key) that sum to 1 over keys (0 for padding, and where the output
@@ -257,14 +288,48 @@ def inner_mixers(module: Any, turned: bool = False) -> list[tuple[Any, bool]]:
         return [(module.mamba_fwd, turned), (module.mamba_rev, not turned)]
     if kind == "CentredShortConv":
         return [(module, turned)]
-    raise FloatlensError(f"{type(module).__name__}: dropping inputs of this kind of layer is not supported")
+    raise FloatlensError(f"{type(module).__name__}: edits of the inputs of this kind of layer are not supported")
+
+
+def written_of(terms: Terms) -> list[Written]:
+    """What each of the `inner_mixers` writes at each position, in the order in which it reads them."""
+    if isinstance(terms, BothWays):
+        return [*written_of(terms.forward), *written_of(terms.reverse)]
+    if isinstance(terms, ScanTerms):
+        return [terms.scan.written]
+    if isinstance(terms, ConvTerms):
+        return [(terms.inputs,)]
+    raise FloatlensError(f"{type(terms).__name__}: what positions write in this kind of layer is not known")
+
+
+def change_inputs(module: nn.Module, changes: Sequence[InputChange], device: torch.device) -> None:
+    """Let a mixer run with other inputs, until `release_mixers`. Of two that hold a position, the later counts."""
+    parts: list[tuple[Any, bool]] = inner_mixers(module) if changes else []
+    for number, (part, turned) in enumerate(parts):
+
+        def placed(mask: Tensor, turned: bool = turned) -> Tensor:
+            return (mask.flip(1) if turned else mask).to(device)
+
+        for one in changes:
+            if one.kept is not None:
+                part.kept = placed(one.kept) if part.kept is None else part.kept * placed(one.kept)
+            if one.held is None:
+                continue
+            at, written = placed(one.held), one.written[number]
+            if part.held is not None:
+                before, earlier = part.held
+                pairs = zip(written, earlier, strict=True)
+                written = tuple(torch.where(at[..., None], new, old) for new, old in pairs)
+                at = at | before
+            part.held = at, written
 
 
 def release_mixers(module: nn.Module) -> None:
-    """No position is left out any more."""
+    """Every position adds its own input again."""
     for part in module.modules():
-        if getattr(part, "kept", None) is not None:
-            part.kept = None  # type: ignore[assignment]
+        for name in ("kept", "held"):
+            if getattr(part, name, None) is not None:
+                setattr(part, name, None)
 
 
 def reach_of(module: Any) -> str | list[int]:
@@ -300,8 +365,12 @@ def terms_of(module: Any, states: Tensor, mask: Tensor | None) -> Terms:
     if mask is not None:
         states = states * mask[..., None].to(states.dtype)
     before, gate, inputs = module.in_proj(states).float().chunk(3, dim=-1)
+    gated = before * inputs
+    if getattr(module, "held", None) is not None:
+        at, (read,) = module.held
+        gated = torch.where(at[..., None], read, gated)
     if getattr(module, "kept", None) is not None:
-        before = before * module.kept[..., None]
+        gated = gated * module.kept[..., None]
     reach = reach_of(module)
     assert not isinstance(reach, str)
-    return ConvTerms(before * inputs, gate, module.conv.weight[:, 0].float(), module.out_proj.weight.float(), reach[0])
+    return ConvTerms(gated, gate, module.conv.weight[:, 0].float(), module.out_proj.weight.float(), reach[0])

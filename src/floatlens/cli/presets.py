@@ -199,6 +199,8 @@ def intervene(
     ablate_heads:top=4,8:mode=zero (or heads=5.3+7.0) · freeze_layers:layers=0-1. Each also takes strength=0.5, on=0-3
     (layers) and steps=1-2. Comma-separated values are doses (docs/edits.md).
 
+    Layers without attention: drop_inputs:k=1,5 (or positions=0) · pin_inputs:k=5 · zero_mixers:layers=0-1.
+
     --patch replaces the states at the strongest keys, layer by layer, by those of a prompt that states another answer,
     and measures how far the first token follows. Settings: k, what (kv, residual), rows, draws.
 

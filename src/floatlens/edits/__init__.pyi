@@ -8,13 +8,13 @@ from .context import Select as Select
 from .context import edit as edit
 from .drop import DropAnchors as DropAnchors
 from .drop import DropRandom as DropRandom
+from .drop_inputs import DropInputs as DropInputs
 from .drop_mass import DropMass as DropMass
 from .freeze import FreezeLayers as FreezeLayers
-from .mixers import DropInputs as DropInputs
-from .mixers import ZeroMixers as ZeroMixers
 from .patch import PatchStates as PatchStates
 from .pin import PinAnchors as PinAnchors
 from .pin import SwapAnchors as SwapAnchors
+from .pin_inputs import PinInputs as PinInputs
 from .row_edit import RowEdit as RowEdit
 from .row_edit import Site as Site
 from .sink import SinkToken as SinkToken
@@ -23,3 +23,4 @@ from .spec import EditSpec as EditSpec
 from .spec import Setting as Setting
 from .spec import parse_edit as parse_edit
 from .stale import Stale as Stale
+from .zero_mixers import ZeroMixers as ZeroMixers

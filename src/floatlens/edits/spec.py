@@ -32,6 +32,9 @@ EDITS: Registry[type[Edit]] = Registry(
         "freeze_layers": "floatlens.edits.freeze:FreezeLayers",
         "boost": "floatlens.edits.boost:Boost",
         "stale": "floatlens.edits.stale:Stale",
+        "drop_inputs": "floatlens.edits.drop_inputs:DropInputs",
+        "pin_inputs": "floatlens.edits.pin_inputs:PinInputs",
+        "zero_mixers": "floatlens.edits.zero_mixers:ZeroMixers",
     },
 )
 

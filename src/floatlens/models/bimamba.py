@@ -39,6 +39,7 @@ class Scan:
 
     `inputs` (x), `delta` (Δ) and `gate` are (batch, position, channel), `before` (B) and `after` (C) are (batch,
     position, state), `decay` (A) is (channel, state), `skip` (D) is (channel,): the output is (y + D x) ∘ gate.
+    `skipped` is the x of the skip where an edit has other `inputs` written.
     """
 
     inputs: Tensor
@@ -48,18 +49,31 @@ class Scan:
     gate: Tensor
     decay: Tensor
     skip: Tensor
+    skipped: Tensor | None = None
+
+    @property
+    def own(self) -> Tensor:
+        """(batch, position, channel): what each row's own skip adds, before the gate."""
+        return self.skip * (self.inputs if self.skipped is None else self.skipped)
+
+    @property
+    def written(self) -> tuple[Tensor, Tensor]:
+        """What each position writes into the states, the product of Δ_j x_j (batch, position, channel) and B_j."""
+        return self.delta * self.inputs, self.before
 
     def run(self) -> Tensor:
         """(batch, position, channel): the gated output, by the recurrence."""
         read = selective_scan(self.inputs, self.delta, self.before, self.after, self.decay)
-        return (read + self.skip * self.inputs) * self.gate
+        return (read + self.own) * self.gate
 
 
 class ScanMixer(MambaMixer):
     """transformers' MambaMixer with its arithmetic in the open, so contributions can be taken from the same numbers."""
 
     kept: Tensor | None = None
-    """(batch, position), set by edits: False where a position adds nothing to the states (Δ_j B_j x_j is left out)."""
+    """(batch, position), set by edits: what is left of a position's input Δ_j B_j x_j; 0 where it is left out."""
+    held: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
+    """Set by edits: the positions (batch, position) that do not write their own, and what they write instead."""
 
     def scan(self, states: Tensor, attention_mask: Tensor | None = None) -> Scan:
         """The scan of states (batch, position, width); padding adds nothing to it and decays nothing."""
@@ -73,9 +87,19 @@ class ScanMixer(MambaMixer):
         weight, bias = self.dt_proj.weight.float(), self.dt_proj.bias.float()
         delta = nn.functional.softplus(nn.functional.linear(step, weight, bias))
         delta = delta if real is None else delta * real
-        before = before if self.kept is None else before * self.kept[..., None]
-        gate = nn.functional.silu(gate.float())
-        return Scan(inputs.float(), delta, before, after, gate, -self.A_log.float().exp(), self.D.float())
+        gate, own = nn.functional.silu(gate.float()), inputs.float()
+        written, before = self._edited(own, delta, before)
+        skipped = None if self.held is None else own
+        return Scan(written, delta, before, after, gate, -self.A_log.float().exp(), self.D.float(), skipped)
+
+    def _edited(self, inputs: Tensor, delta: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+        """x and B as edits want them written; decays are those of the pass."""
+        if self.held is not None:
+            at, (drive, stored) = self.held
+            tiny = torch.finfo(torch.float32).tiny
+            inputs = torch.where(at[..., None], drive / delta.clamp(min=tiny), inputs)
+            before = torch.where(at[..., None], stored, before)
+        return inputs, before if self.kept is None else before * self.kept[..., None]
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
         """(batch, position, width), as the input."""

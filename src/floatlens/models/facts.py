@@ -60,8 +60,8 @@ class Facts:
     """For a control of another model, as in `LanguageModel.control`."""
     course: Course | None = None
     """For a snapshot of a course: where in its training it is."""
-    attention_layers: int | None = None
-    """How many layers have attention, where not all do."""
+    attention_layers: tuple[int, ...] | None = None
+    """The layers that have attention, where not all do."""
 
 
 def look(
@@ -172,7 +172,7 @@ def _facts(
         return value
 
     length = number("max_position_embeddings")
-    own = len(layers_with_attention(getattr(config, "layer_types", None), needed("num_hidden_layers")))
+    own = layers_with_attention(getattr(config, "layer_types", None), needed("num_hidden_layers"))
     return Facts(
         ref=ref,
         revision=which[0],
@@ -188,5 +188,5 @@ def _facts(
         mask_id=mask_id,
         mask_text=None if tokenizer is None or mask_id is None else tokenizer.convert_ids_to_tokens(mask_id),
         tokenizer=None if tokenizer is None else type(tokenizer).__name__,
-        attention_layers=None if own == needed("num_hidden_layers") else own,
+        attention_layers=None if len(own) == needed("num_hidden_layers") else own,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import Lfm2Config, Lfm2ForCausalLM
 from transformers.models.lfm2.modeling_lfm2 import Lfm2ShortConv
@@ -15,7 +16,9 @@ class CentredShortConv(Lfm2ShortConv):
     """The gated short convolution with as many taps behind a position as before it (one more before, if even)."""
 
     kept: Tensor | None = None
-    """(batch, position), set by edits: False where a position adds nothing."""
+    """(batch, position), set by edits: what is left of what the taps read at a position; 0 where it is left out."""
+    held: tuple[Tensor, tuple[Tensor]] | None = None
+    """Set by edits: the positions (batch, position) at which the taps read what is given instead."""
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
         """(batch, position, width); padding is zeroed before it is read."""
@@ -33,6 +36,9 @@ class CentredShortConv(Lfm2ShortConv):
             hidden_states = hidden_states * attention_mask[..., None].to(hidden_states.dtype)
         before, after, states = self.in_proj(hidden_states).chunk(3, dim=-1)
         gated = before * states
+        if self.held is not None:
+            at, (read,) = self.held
+            gated = torch.where(at[..., None], read.to(gated.dtype), gated)
         return gated if self.kept is None else gated * self.kept[..., None].to(gated.dtype), after
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from floatlens.analysis import absorption, drift
 from floatlens.analysis.drift import QUERIES
+from floatlens.analysis.measure import Measure
 from floatlens.attention.memory_budget import MemoryBudget, retry_with_smaller_blocks
 from floatlens.traces.tracing import trace
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from floatlens.models import LanguageModel
     from floatlens.traces import Trace
 
-__all__ = ["Measured", "measure"]
+__all__ = ["Measured", "measure", "measure_of"]
 
 Moved = tuple[tuple[int, int, int, float], ...]
 """(step, layer, rows changed, attention moved in all of them) for each step and layer in which an edit acted."""
@@ -35,10 +36,10 @@ class Measured:
 
 
 def measure(model: LanguageModel, asked: Asked, config: AskConfig, budget: MemoryBudget | None = None) -> Measured:
-    """Means over layers, for the attention of all rows: overlap of anchors from step to step, positions the strongest
-    anchor moves per step, percent of attention on the first position and on the strongest key, each also above what it
-    would get under uniform attention; attention moved per row that was changed; and the edit's own numbers, see
-    `Edit.numbers`."""
+    """Means over layers, for the attention of all rows, or their contribution in a model of which some layers have no
+    attention: overlap of anchors from step to step, positions the strongest anchor moves per step, percent of attention
+    on the first position and on the strongest key, each also above what it would get under uniform attention; attention
+    moved per row that was changed; and the edit's own numbers, see `Edit.numbers`."""
     said: list[str] = []
     otherwise = f"out of memory on {model.device}; set traces.edited (--traces) to 0, or show fewer documents"
 
@@ -48,7 +49,7 @@ def measure(model: LanguageModel, asked: Asked, config: AskConfig, budget: Memor
         return (found, [], {}) if made is None else (found, made.report(), made.numbers())
 
     found, changes, numbers = retry_with_smaller_blocks(budget or MemoryBudget(), attempt, said, otherwise)
-    values = _means(found) | numbers
+    values = _means(found, measure_of(model)) | numbers
     rows = sum(change.rows for change in changes)
     if rows:
         values["moved"] = sum(change.mass for change in changes) / rows
@@ -65,15 +66,20 @@ def _trace(model: LanguageModel, asked: Asked, config: AskConfig, edit: Edit | N
         answers=asked.example.answers,
         template=config.prompt.template,
         chat=config.prompt.chat,
-        probes=["received"],
+        probes=["received" if measure_of(model) == "attention" else "contribution"],
         edits=[] if edit is None else [edit],
         workspace=workspace,
         **how,
     )
 
 
-def _means(found: Trace) -> dict[str, float]:
-    moves, absorbed = drift(found).groups[0], absorption(found).groups[0]
+def measure_of(model: LanguageModel) -> Measure:
+    """What is measured under edits of a model: attention, or contribution where not all layers have attention."""
+    return "attention" if len(model.attention_layers) == model.num_layers else "contribution"
+
+
+def _means(found: Trace, by: Measure) -> dict[str, float]:
+    moves, absorbed = drift(found, measure=by).groups[0], absorption(found, measure=by).groups[0]
     views = absorbed.coordinate("absorbed", "view")
     first, strongest = views.index("fixed"), views.index("floating")
     share, excess = absorbed.values("absorbed")[0], absorbed.values("excess")[0]

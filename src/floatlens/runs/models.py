@@ -185,7 +185,8 @@ def _sampler(facts: Facts, name: str | None, everyone: Sequence[Facts]) -> Sampl
 def _capture(study: Study, facts: Facts) -> CaptureConfig:
     tracing = study.traces
     layers = Select(layers=tracing.layers).layer_ids(facts.layers)
-    probes = tracing.probes or default_probes(facts.kind, facts.attention_layers)
+    own = facts.attention_layers
+    probes = tracing.probes or default_probes(facts.kind, None if own is None else len(own))
     return CaptureConfig(probes=probes, heads=tracing.heads, layers=tuple(layers), backend=tracing.backend)
 
 
