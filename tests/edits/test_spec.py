@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 import floatlens as fl
@@ -98,10 +101,11 @@ def test_what_a_model_does_not_have_is_refused_before_its_weights(text: str, mes
     assert message in str(caught.value)
 
 
-def test_every_edit_can_be_written_and_fits() -> None:
+def test_every_edit_can_be_written_and_fits(golden: Callable[[str], Path]) -> None:
     for name in EDITS:
         (spec,) = parse_edit(name)
-        spec.check(look("scale:qwen"), "here")
+        model = str(golden("caduceus-ph")) if EDITS[name].edits_mixers else "scale:qwen"
+        spec.check(look(model), "here")
         assert spec.waits_for_traces == (name == "ablate_heads")
     assert not parse_edit("ablate_heads:heads=1.2")[0].waits_for_traces
     assert [parse_edit(text)[0].earliest_step for text in ("drop_anchors", "sink_token", "sink_token:steps=3-4")] == [
