@@ -266,8 +266,8 @@ _LATER: dict[str, tuple[str, Callable[[], Iterable[Row]], str]] = {
         contribution,
         "## Attention and contribution\n\nPercentage points above uniform, mean over steps and heads. A key is a sink "
         "where its 95 % interval is above 5; the table counts layers. Sink heads: percent of heads and steps in which "
-        "the first position receives more than 0.3. The last columns are the layer where both differ most. Every "
-        "layer: [contribution-layers.csv](findings/contribution-layers.csv).\n\n"
+        "the first position receives more than 0.3. The last columns are the layer where both differ most. All layers: "
+        "[contribution-layers.csv](findings/contribution-layers.csv).\n\n"
         "![By attention and by contribution, layer by layer](findings/contribution-layers.png)",
     ),
     "contribution-claims": (

@@ -33,7 +33,8 @@ def _gathered(terms, rows):
 
 def _alone(scan, weight):
     """(batch, row, key, width): the recurrence with every input but one set to zero, in float64."""
-    wide = Scan(*(getattr(scan, name).double() for name in Scan.__dataclass_fields__))
+    parts = {name: getattr(scan, name) for name in Scan.__dataclass_fields__}
+    wide = Scan(**{name: part.double() for name, part in parts.items() if part is not None})
     found = []
     for key in range(LENGTH):
         only = torch.zeros_like(wide.inputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pandas as pd
 import pytest
 
 from floatlens.analysis.sources import each_trace
@@ -91,3 +92,49 @@ def test_show_names_the_keys_that_contribute(run, floatlens):
         code, out, _ = floatlens("show", run(name))
         assert code == 0
         assert "contribution received, mean over 4 steps" in " ".join(out.split())
+
+
+ASKED = ("--data", "scale:rag:documents=2", "--limit", "1", "--set", "gen_length=4", "--workers", "1", "--no-report")
+
+
+@pytest.mark.parametrize("name", ["caduceus-ph", "lfm2-encoder"])
+def test_edits_of_layers_without_attention(name, floatlens, golden, tmp_path):
+    """From a name on the command line to effects and measurements, beside controls by count and by mass."""
+    model, out = with_words(tmp_path / "model", golden(name)), tmp_path / "run"
+    edits = ("--edit", "drop_inputs:k=2", "--edit", "pin_inputs:positions=0", "--edit", "zero_mixers:layers=0")
+    code, _, err = floatlens("intervene", model, *ASKED, *edits, "--traces", "1", "--out", out)
+    assert code == 0, err
+    records = [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
+    assert [one["status"] for one in records] == ["done"] * 9
+    assert not any(one.get("warnings") for one in records)
+    effects = pd.read_csv(out / "tables" / "effects.csv", keep_default_na=False).query("metric == 'kl'")
+    moved = effects.set_index(["edit", "control"])["moved"].astype(float)
+    assert moved["drop_inputs", "mass"] == pytest.approx(moved["drop_inputs", ""], rel=0.5)
+    assert 0 < moved["drop_inputs", "count"] < moved["drop_inputs", ""]
+    assert moved["zero_mixers", ""] == moved["zero_mixers", "count"] == 1
+    measured = pd.read_csv(out / "tables" / "measured.csv", keep_default_na=False)
+    assert {"strongest key", "moved"} <= set(measured.query("edit == 'drop_inputs' and control == ''")["quantity"])
+    assert "strongest key" in set(measured.query("edit == 'unedited'")["quantity"])
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ("drop_anchors:k=1", "edit drop_anchors k=1: DropAnchors(k=1) is an edit of attention, and"),
+        ("drop_inputs:k=1", "edit drop_inputs k=1: DropInputs(k=1) is an edit of layers without attention;"),
+    ],
+)
+def test_an_edit_of_layers_that_a_model_lacks_is_one_line(edit, said, floatlens, golden, tmp_path, monkeypatch):
+    model = with_words(tmp_path / "model", golden("caduceus-ph")) if "anchors" in edit else "scale:llada"
+    monkeypatch.setattr("floatlens.models.loading._read_weights", None)
+    code, _, err = floatlens("intervene", model, *ASKED, "--edit", edit, "--out", tmp_path / "run")
+    assert code != 0
+    assert said in " ".join(err.split())
+    assert "Traceback" not in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_help_of_intervene_names_them(floatlens):
+    code, out, _ = floatlens("intervene", "--help")
+    assert code == 0
+    assert all(name in out for name in ("drop_inputs:k=1,5", "pin_inputs:k=5", "zero_mixers:layers=0-1"))

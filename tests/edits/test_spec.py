@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 import floatlens as fl
@@ -24,6 +27,12 @@ from floatlens.models.facts import look
         ("ablate_heads:heads=5.3+7.10,2.0", ["ablate_heads heads=5.3+7.10", "ablate_heads heads=2.0"]),
         ("freeze_layers:strength=0.5", ["freeze_layers strength=0.5 layers=0-1"]),
         ("sink_token:logit=2", ["sink_token logit=2"]),
+        ("drop_inputs", ["drop_inputs k=1"]),
+        ("drop_inputs:k=1,5:strength=0.5", ["drop_inputs k=1 strength=0.5", "drop_inputs k=5 strength=0.5"]),
+        ("drop_inputs:positions=0,0-3", ["drop_inputs positions=0", "drop_inputs positions=0-3"]),
+        ("pin_inputs:rule=zscore(3):on=0-3", ["pin_inputs rule=zscore(3) on=0-3"]),
+        ("zero_mixers", ["zero_mixers layers=0"]),
+        ("zero_mixers:layers=0-1:steps=2", ["zero_mixers layers=0-1 steps=2"]),
         ("freeze_layers:layers=0-1,6-7", ["freeze_layers layers=0-1", "freeze_layers layers=6-7"]),
     ],
 )
@@ -46,6 +55,12 @@ def test_an_edit_is_written_by_name_and_doses(text: str, labels: list[str]) -> N
         ("drop_anchors:k=0", "k=0: DropAnchors(k=0): k is a number of keys; give a whole number from 1"),
         ("drop_anchors:strength=2", "give a number from 0 to 1"),
         ("drop_anchors:k=1:rule=top1", "give one of them"),
+        ("drop_inputs:k=1:positions=0", "positions and k both say which; give one"),
+        (
+            "pin_inputs:strength=0.5",
+            'pin_inputs has no setting "strength"; its settings: k, rule, positions, steps, on',
+        ),
+        ("zero_mixers:on=1", 'zero_mixers has no setting "on"; its settings: layers, steps'),
         ("ablate_heads:mode=zeros", 'did you mean "zero"'),
         ("ablate_heads:heads=1.0:top=2", "give heads=[(layer, head), …], or"),
         ("ablate_heads:heads=5", "heads wants layer.head, several with +, such as 5.3+7.0, got"),
@@ -86,10 +101,11 @@ def test_what_a_model_does_not_have_is_refused_before_its_weights(text: str, mes
     assert message in str(caught.value)
 
 
-def test_every_edit_can_be_written_and_fits() -> None:
+def test_every_edit_can_be_written_and_fits(golden: Callable[[str], Path]) -> None:
     for name in EDITS:
         (spec,) = parse_edit(name)
-        spec.check(look("scale:qwen"), "here")
+        model = str(golden("caduceus-ph")) if EDITS[name].edits_mixers else "scale:qwen"
+        spec.check(look(model), "here")
         assert spec.waits_for_traces == (name == "ablate_heads")
     assert not parse_edit("ablate_heads:heads=1.2")[0].waits_for_traces
     assert [parse_edit(text)[0].earliest_step for text in ("drop_anchors", "sink_token", "sink_token:steps=3-4")] == [

@@ -89,12 +89,18 @@ class ScanTerms(Terms):
         return torch.cat([across, inside], dim=-1)
 
     def _block(self, start: int, stop: int) -> Tensor:
-        """(batch, channel, row, row): the same between the rows of a block."""
-        scan, time = self.scan, self._time[:, start:stop]
-        apart = (time[:, :, None] - time[:, None]).clamp(min=0)  # (batch, row, key, channel)
-        read = scan.after[:, start:stop, None] * scan.before[:, None, start:stop]  # (batch, row, key, state)
-        found = (self._decayed(apart) * read[..., None, :]).sum(-1) * scan.delta[:, None, start:stop]
-        return found.permute(0, 3, 1, 2).tril()
+        """(batch, channel, row, row): the same between the rows of a block, by the recurrence."""
+        scan, inside = self.scan, slice(start, stop)
+        fading, held = (
+            self._decayed(scan.delta[:, inside]),
+            scan.delta[:, inside, :, None] * scan.before[:, inside, None],
+        )
+        found = held.new_zeros(len(held), held.shape[2], stop - start, stop - start)
+        for row in range(stop - start):
+            held[:, :row] *= fading[:, row, None]
+            read = held[:, : row + 1] @ scan.after[:, start + row, None, :, None]  # (batch, key, channel, 1)
+            found[:, :, row, : row + 1] = read[..., 0].transpose(1, 2)
+        return found
 
     def _decayed(self, time: Tensor) -> Tensor:
         return (time.float()[..., None] * self.scan.decay).exp()

@@ -111,7 +111,7 @@ class InputEdit(MixerEdit):
     others, one by "mass" others in random order until they contribute as much in this pass.
     """
 
-    controls: ClassVar[tuple[ControlKind, ...]] = ("count", "mass")
+    controls: tuple[ControlKind, ...] = ("count", "mass")
 
     def __init__(
         self,
