@@ -105,21 +105,23 @@ class BiMamba(nn.Module):
     def forward(self, states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """(batch, position, width), as the input."""
         back = None if attention_mask is None else attention_mask.flip(1)
-        if self._shares("in_proj") and self._shares("out_proj") and self.mamba_fwd.out_proj.bias is None:
-            states = states if attention_mask is None else states * attention_mask[..., None].to(states.dtype)
-            projected = self.mamba_fwd.in_proj(states)
-            read = self.mamba_fwd.scan_projected(projected, attention_mask).run()
-            read = read + self.mamba_rev.scan_projected(projected.flip(1), back).run().flip(1)
-            out: Tensor = self.mamba_fwd.out_proj(read.to(states.dtype))
-            return out
-        forward: Tensor = self.mamba_fwd(states, attention_mask=attention_mask)
-        reverse: Tensor = self.mamba_rev(states.flip(1), attention_mask=back)
-        return forward + reverse.flip(1)
+        if not self._tied("in_proj"):
+            forward: Tensor = self.mamba_fwd(states, attention_mask=attention_mask)
+            reverse: Tensor = self.mamba_rev(states.flip(1), attention_mask=back)
+            return forward + reverse.flip(1)
+        states = states if attention_mask is None else states * attention_mask[..., None].to(states.dtype)
+        projected = self.mamba_fwd.in_proj(states)
+        left = self.mamba_fwd.scan_projected(projected, attention_mask).run().to(states.dtype)
+        right = self.mamba_rev.scan_projected(projected.flip(1), back).run().to(states.dtype).flip(1)
+        if self.training and self._tied("out_proj") and self.mamba_fwd.out_proj.bias is None:
+            left, right = left + right, None  # a product less; the published code, used as it is, adds afterwards
+        out: Tensor = self.mamba_fwd.out_proj(left)
+        return out if right is None else out + self.mamba_rev.out_proj(right)
 
-    def _shares(self, part: str) -> bool:
-        """Whether both directions have the same projection, which is then applied once."""
+    def _tied(self, part: str) -> bool:
+        """Whether both directions have this projection in common."""
         left, right = getattr(self.mamba_fwd, part), getattr(self.mamba_rev, part)
-        return left.weight is right.weight and left.bias is right.bias
+        return bool(left.weight is right.weight and left.bias is right.bias)
 
 
 class StrandsMixer(nn.Module):

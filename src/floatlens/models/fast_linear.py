@@ -6,6 +6,7 @@ in another order.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -43,8 +44,20 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 def _covers(inputs: Tensor, weight: Tensor) -> bool:
     plain = all(type(one) in (Tensor, nn.Parameter) for one in (inputs, weight))
     here = all(one.device.type == "cpu" and one.dtype == torch.float32 for one in (inputs, weight))
-    able = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return plain and here and able and inputs.ndim > 1 and inputs.numel() > 0 and not torch.is_autocast_enabled("cpu")
+    return (
+        plain
+        and here
+        and _has_onednn()
+        and inputs.ndim > 1
+        and inputs.numel() > 0
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+@cache
+def _has_onednn() -> bool:
+    here: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return here and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def _product(rows: Tensor, columns: Tensor) -> Tensor:
@@ -61,7 +74,7 @@ class _Linear(torch.autograd.Function):
         return _product(held, weight)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
         inputs, weight = context.saved_tensors
         gradient = gradient.contiguous()
