@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
@@ -121,3 +122,19 @@ def test_unknown_sizes_of_the_mixer_and_a_broken_complement(copied, golden, tiny
         load(copied("caduceus-ps", complement_map={"0": 0}))
     with pytest.raises(FloatlensError, match="the caduceus family reads 'caduceus'"):
         load(tiny("llama"), family="caduceus")
+
+
+@pytest.mark.parametrize("name", ["caduceus-ph", "caduceus-ps"])
+def test_projections_applied_once_give_the_outputs_and_gradients_of_two(name, tiny_model, monkeypatch):
+    """In training tied projections are applied to both directions at once."""
+    from floatlens.models.bimamba import BiMamba
+
+    found = []
+    module = copy.deepcopy(tiny_model(name).module).double().train().requires_grad_()
+    weights = list(module.parameters())
+    for tied in (BiMamba._tied, lambda *_: False):
+        monkeypatch.setattr(BiMamba, "_tied", tied)
+        logits = module(input_ids=IDS, attention_mask=(torch.arange(10) > 1).long()[None]).logits
+        found.append([logits, *torch.autograd.grad(logits.square().sum(), weights)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-9)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["LOG_EVERY", "Progress", "read_log", "steps_done", "train"]
 
 LOG_EVERY = 50
-_SAVE_EVERY = 250
+_SAVE_EVERY = 200
 _SEEN = 40  # steps of its own that a stage takes at least, while lengths are settled
 
 

@@ -15,6 +15,7 @@ from transformers import MambaConfig
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 from transformers.models.mamba.modeling_mamba import MambaMixer, MambaPreTrainedModel, MambaRMSNorm
 
+from .fast_linear import FastLinear, linear
 from .selective_scan import selective_scan
 
 __all__ = ["BiMamba", "CaduceusConfig", "CaduceusForMaskedLM", "Scan", "ScanMixer", "StrandsMixer"]
@@ -75,17 +76,26 @@ class ScanMixer(MambaMixer):
     held: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
     """Set by edits: the positions (batch, position) that do not write their own, and what they write instead."""
 
+    def __init__(self, config: MambaConfig, layer_idx: int, **more: Any) -> None:
+        super().__init__(config, layer_idx, **more)
+        for name in ("in_proj", "x_proj", "dt_proj", "out_proj"):
+            setattr(self, name, FastLinear.of(getattr(self, name)))
+
     def scan(self, states: Tensor, attention_mask: Tensor | None = None) -> Scan:
         """The scan of states (batch, position, width); padding adds nothing to it and decays nothing."""
-        real = None if attention_mask is None else attention_mask[..., None].to(states.dtype)
-        states = states if real is None else states * real
-        inputs, gate = self.in_proj(states).chunk(2, dim=-1)
-        inputs = self.act(self.conv1d(inputs.transpose(1, 2))[..., : states.shape[1]].transpose(1, 2))
+        states = states if attention_mask is None else states * attention_mask[..., None].to(states.dtype)
+        return self.scan_projected(self.in_proj(states), attention_mask)
+
+    def scan_projected(self, projected: Tensor, attention_mask: Tensor | None = None) -> Scan:
+        """The same from what `in_proj` gives for them."""
+        real = None if attention_mask is None else attention_mask[..., None].to(projected.dtype)
+        inputs, gate = projected.chunk(2, dim=-1)
+        inputs = self.act(self.conv1d(inputs.transpose(1, 2))[..., : inputs.shape[1]].transpose(1, 2))
         inputs = inputs if real is None else inputs * real
         sizes = [self.time_step_rank, self.ssm_state_size, self.ssm_state_size]
         step, before, after = self.x_proj(inputs).float().split(sizes, dim=-1)
         weight, bias = self.dt_proj.weight.float(), self.dt_proj.bias.float()
-        delta = nn.functional.softplus(nn.functional.linear(step, weight, bias))
+        delta = nn.functional.softplus(linear(step, weight, bias))
         delta = delta if real is None else delta * real
         gate, own = nn.functional.silu(gate.float()), inputs.float()
         written, before = self._edited(own, delta, before)
@@ -119,9 +129,23 @@ class BiMamba(nn.Module):
     def forward(self, states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """(batch, position, width), as the input."""
         back = None if attention_mask is None else attention_mask.flip(1)
-        forward: Tensor = self.mamba_fwd(states, attention_mask=attention_mask)
-        reverse: Tensor = self.mamba_rev(states.flip(1), attention_mask=back)
-        return forward + reverse.flip(1)
+        if not self._tied("in_proj"):
+            forward: Tensor = self.mamba_fwd(states, attention_mask=attention_mask)
+            reverse: Tensor = self.mamba_rev(states.flip(1), attention_mask=back)
+            return forward + reverse.flip(1)
+        states = states if attention_mask is None else states * attention_mask[..., None].to(states.dtype)
+        projected = self.mamba_fwd.in_proj(states)
+        left = self.mamba_fwd.scan_projected(projected, attention_mask).run().to(states.dtype)
+        right = self.mamba_rev.scan_projected(projected.flip(1), back).run().to(states.dtype).flip(1)
+        if self.training and self._tied("out_proj") and self.mamba_fwd.out_proj.bias is None:
+            left, right = left + right, None  # a product less; the published code, used as it is, adds afterwards
+        out: Tensor = self.mamba_fwd.out_proj(left)
+        return out if right is None else out + self.mamba_rev.out_proj(right)
+
+    def _tied(self, part: str) -> bool:
+        """Whether both directions have this projection in common."""
+        left, right = getattr(self.mamba_fwd, part), getattr(self.mamba_rev, part)
+        return bool(left.weight is right.weight and left.bias is right.bias)
 
 
 class StrandsMixer(nn.Module):
@@ -242,7 +266,7 @@ class CaduceusForMaskedLM(MambaPreTrainedModel):  # type: ignore[no-untyped-call
             self.lm_head = _StrandsHead(config)
             tied = {"lm_head.lm_head.weight": f"{embedding}.embedding.weight"}
         else:
-            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+            self.lm_head = FastLinear(config.hidden_size, config.vocab_size, bias=False)
             tied = {"lm_head.weight": f"{embedding}.weight"}
         if config.tied_directions:
             for index in range(config.num_hidden_layers):
