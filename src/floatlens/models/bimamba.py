@@ -123,6 +123,7 @@ class BiMamba(nn.Module):
     def __init__(self, config: CaduceusConfig, layer_idx: int) -> None:
         super().__init__()
         self.layer_idx = layer_idx
+        self.biased = bool(config.use_bias)
         self.mamba_fwd = ScanMixer(config, layer_idx, initialize_mixer_weights=False)
         self.mamba_rev = ScanMixer(config, layer_idx, initialize_mixer_weights=False)
 
@@ -137,10 +138,12 @@ class BiMamba(nn.Module):
         projected = self.mamba_fwd.in_proj(states)
         left = self.mamba_fwd.scan_projected(projected, attention_mask).run().to(states.dtype)
         right = self.mamba_rev.scan_projected(projected.flip(1), back).run().to(states.dtype).flip(1)
-        if self.training and self._tied("out_proj") and self.mamba_fwd.out_proj.bias is None:
-            left, right = left + right, None  # a product less; the published code, used as it is, adds afterwards
-        out: Tensor = self.mamba_fwd.out_proj(left)
-        return out if right is None else out + self.mamba_rev.out_proj(right)
+        if self.training and self._tied("out_proj") and not self.biased:
+            both: Tensor = self.mamba_fwd.out_proj(left + right)  # a product less
+            return both
+        forward = self.mamba_fwd.out_proj(left)  # in this order, as the published code adds them
+        reverse = self.mamba_rev.out_proj(right)
+        return forward + reverse
 
     def _tied(self, part: str) -> bool:
         """Whether both directions have this projection in common."""
@@ -154,6 +157,7 @@ class StrandsMixer(nn.Module):
     def __init__(self, config: CaduceusConfig, layer_idx: int) -> None:
         super().__init__()
         self.layer_idx = layer_idx
+        self.biased = bool(config.use_bias)
         self.submodule = BiMamba(config, layer_idx)
 
     def forward(self, states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
