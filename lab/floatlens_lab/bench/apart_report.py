@@ -57,8 +57,8 @@ def save_load(results: list[LoadMeasured], folder: str | Path) -> Files:
 
 
 _STREAM_LEGEND = (
-    "Anonymous memory over that of the idle model, looked at when a step's token is committed, with received, entropy, "
-    "flow, answer_rows and qk of every layer and head; one token per step, in a fresh process whose allocator hands "
+    "Anonymous memory over that of the idle model, looked at when a step's token is committed, with all "
+    "default probes of every layer and head; one token per step, in a fresh process whose allocator hands "
     "blocks of 16 KiB and more back at once. growth: the most that any later step holds over what step "
     f"{SETTLED} held; in bold above {GROWTH_LIMIT >> 20} MiB. saving: the peak while the finished trace is written to "
     "its file, over what was held before."
