@@ -157,7 +157,6 @@ class StrandsMixer(nn.Module):
     def __init__(self, config: CaduceusConfig, layer_idx: int) -> None:
         super().__init__()
         self.layer_idx = layer_idx
-        self.biased = bool(config.use_bias)
         self.submodule = BiMamba(config, layer_idx)
 
     def forward(self, states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
