@@ -6,6 +6,7 @@ form (PS) carries both strands of DNA as two halves of the channels. Parameter n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,10 +114,11 @@ class BiMamba(nn.Module):
         projected = self.mamba_fwd.in_proj(states)
         left = self.mamba_fwd.scan_projected(projected, attention_mask).run().to(states.dtype)
         right = self.mamba_rev.scan_projected(projected.flip(1), back).run().to(states.dtype).flip(1)
+        project: Callable[[Tensor], Tensor] = self.mamba_fwd.out_proj
         if self.training and self._tied("out_proj") and self.mamba_fwd.out_proj.bias is None:
-            left, right = left + right, None  # a product less; the published code, used as it is, adds afterwards
-        out: Tensor = self.mamba_fwd.out_proj(left)
-        return out if right is None else out + self.mamba_rev.out_proj(right)
+            return project(left + right)  # a product less; otherwise in the order of the published code
+        other: Tensor = self.mamba_rev.out_proj(right)
+        return project(left) + other
 
     def _tied(self, part: str) -> bool:
         """Whether both directions have this projection in common."""
