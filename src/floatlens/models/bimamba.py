@@ -115,7 +115,7 @@ class BiMamba(nn.Module):
         left = self.mamba_fwd.scan_projected(projected, attention_mask).run().to(states.dtype)
         right = self.mamba_rev.scan_projected(projected.flip(1), back).run().to(states.dtype).flip(1)
         project: Callable[[Tensor], Tensor] = self.mamba_fwd.out_proj
-        if self.training and self._tied("out_proj") and self.mamba_fwd.out_proj.bias is None:
+        if self.training and self._tied("out_proj") and not self.mamba_fwd.use_bias:
             return project(left + right)  # a product less; otherwise in the order of the published code
         other: Tensor = self.mamba_rev.out_proj(right)
         return project(left) + other
