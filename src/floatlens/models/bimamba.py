@@ -6,6 +6,7 @@ form (PS) carries both strands of DNA as two halves of the channels. Parameter n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,6 @@ class Scan:
 
     `inputs` (x), `delta` (Δ) and `gate` are (batch, position, channel), `before` (B) and `after` (C) are (batch,
     position, state), `decay` (A) is (channel, state), `skip` (D) is (channel,): the output is (y + D x) ∘ gate.
-    `skipped` is the x of the skip where an edit has other `inputs` written.
     """
 
     inputs: Tensor
@@ -50,31 +50,18 @@ class Scan:
     gate: Tensor
     decay: Tensor
     skip: Tensor
-    skipped: Tensor | None = None
-
-    @property
-    def own(self) -> Tensor:
-        """(batch, position, channel): what each row's own skip adds, before the gate."""
-        return self.skip * (self.inputs if self.skipped is None else self.skipped)
-
-    @property
-    def written(self) -> tuple[Tensor, Tensor]:
-        """What each position writes into the states, the product of Δ_j x_j (batch, position, channel) and B_j."""
-        return self.delta * self.inputs, self.before
 
     def run(self) -> Tensor:
         """(batch, position, channel): the gated output, by the recurrence."""
         read = selective_scan(self.inputs, self.delta, self.before, self.after, self.decay)
-        return (read + self.own) * self.gate
+        return (read + self.skip * self.inputs) * self.gate
 
 
 class ScanMixer(MambaMixer):
     """transformers' MambaMixer with its arithmetic in the open, so contributions can be taken from the same numbers."""
 
     kept: Tensor | None = None
-    """(batch, position), set by edits: what is left of a position's input Δ_j B_j x_j; 0 where it is left out."""
-    held: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
-    """Set by edits: the positions (batch, position) that do not write their own, and what they write instead."""
+    """(batch, position), set by edits: False where a position adds nothing to the states (Δ_j B_j x_j is left out)."""
 
     def __init__(self, config: MambaConfig, layer_idx: int, **more: Any) -> None:
         super().__init__(config, layer_idx, **more)
@@ -97,19 +84,9 @@ class ScanMixer(MambaMixer):
         weight, bias = self.dt_proj.weight.float(), self.dt_proj.bias.float()
         delta = nn.functional.softplus(linear(step, weight, bias))
         delta = delta if real is None else delta * real
-        gate, own = nn.functional.silu(gate.float()), inputs.float()
-        written, before = self._edited(own, delta, before)
-        skipped = None if self.held is None else own
-        return Scan(written, delta, before, after, gate, -self.A_log.float().exp(), self.D.float(), skipped)
-
-    def _edited(self, inputs: Tensor, delta: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-        """x and B as edits want them written; decays are those of the pass."""
-        if self.held is not None:
-            at, (drive, stored) = self.held
-            tiny = torch.finfo(torch.float32).tiny
-            inputs = torch.where(at[..., None], drive / delta.clamp(min=tiny), inputs)
-            before = torch.where(at[..., None], stored, before)
-        return inputs, before if self.kept is None else before * self.kept[..., None]
+        before = before if self.kept is None else before * self.kept[..., None]
+        gate = nn.functional.silu(gate.float())
+        return Scan(inputs.float(), delta, before, after, gate, -self.A_log.float().exp(), self.D.float())
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
         """(batch, position, width), as the input."""
@@ -123,7 +100,6 @@ class BiMamba(nn.Module):
     def __init__(self, config: CaduceusConfig, layer_idx: int) -> None:
         super().__init__()
         self.layer_idx = layer_idx
-        self.biased = bool(config.use_bias)
         self.mamba_fwd = ScanMixer(config, layer_idx, initialize_mixer_weights=False)
         self.mamba_rev = ScanMixer(config, layer_idx, initialize_mixer_weights=False)
 
@@ -138,12 +114,11 @@ class BiMamba(nn.Module):
         projected = self.mamba_fwd.in_proj(states)
         left = self.mamba_fwd.scan_projected(projected, attention_mask).run().to(states.dtype)
         right = self.mamba_rev.scan_projected(projected.flip(1), back).run().to(states.dtype).flip(1)
-        if self.training and self._tied("out_proj") and not self.biased:
-            both: Tensor = self.mamba_fwd.out_proj(left + right)  # a product less
-            return both
-        forward = self.mamba_fwd.out_proj(left)  # in this order, as the published code adds them
-        reverse = self.mamba_rev.out_proj(right)
-        return forward + reverse
+        project: Callable[[Tensor], Tensor] = self.mamba_fwd.out_proj
+        if self.training and self._tied("out_proj") and not self.mamba_fwd.use_bias:
+            return project(left + right)  # a product less; otherwise in the order of the published code
+        other: Tensor = self.mamba_rev.out_proj(right)
+        return project(left) + other
 
     def _tied(self, part: str) -> bool:
         """Whether both directions have this projection in common."""
