@@ -50,6 +50,7 @@ def test_what_a_schedule_saves(model: Any) -> None:
             done += row * rows + key * sum(fresh)
         shares.append(1 - done / (layers * (row + key) * masked.shape[1]))
     assert edit.numbers()["saved"] == pytest.approx(np.mean(shares))
+    assert edit.refreshes() == "0/4+1/2+3/4+4-5/2+6/4+7/2"  # layers at 1 are as without
     assert edit.saved_passes() == pytest.approx([sum(shares)])
     assert 0.1 < float(np.mean(shares)) < 0.5
 

@@ -191,6 +191,11 @@ class Edit:
         multiplications that a server would not do; NaN where there was no pass. [] for other edits."""
         return []
 
+    def refreshes(self) -> str | None:
+        """Of an edit that stands for a cache, once it is in use: its refresh intervals by layer, such as "0-3/8+4-7/2";
+        None where it has none."""
+        return None
+
     def saved_passes(self) -> list[float]:
         """The same in passes: the sum of the shares over the passes of a sample."""
         return []

@@ -63,7 +63,7 @@ def _best(own: pd.DataFrame, model: str) -> str:
     one = best.iloc[0]
     schedule = str(one["schedule"])
     words = f"{one['edit']} {one['settings']}"
-    words += f", the same as stale:schedule={schedule}" if schedule and "|" not in schedule else ""
+    words += f" (schedule={schedule})" if schedule and "|" not in schedule else ""
     return f"{model}: recommended is {words}: saves {one['saved']:.0%}, accuracy {100 * one['change']:+.1f} points"
 
 

@@ -191,6 +191,9 @@ class Stale(Edit):
         """Steps from one refresh to the next by layer, once the edit is in use; nothing with the rule "elastic"."""
         return dict(self._rule.steps) if isinstance(self._rule, Intervals) else {}
 
+    def refreshes(self) -> str | None:
+        return written(self.intervals) if self.intervals else None
+
     def numbers(self) -> dict[str, float]:
         """ "saved": the share of a pass's multiplications that a server would not do, mean over all steps; "refreshed":
         the share of layers that are computed as a whole, over the steps after the first; see `ElasticRandom`."""

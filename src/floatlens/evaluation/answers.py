@@ -203,7 +203,7 @@ def _decode(
     with edit(model, made, prompts=prompts, workspace=budget.workspace()), tapped(model, first) as edited:
         decoded = decode(model, ids, **how)
     after = edited.first or [None] * len(drafts)
-    shared = {"earliest_step": first, "schedule": dict(spec.settings).get("schedule")}
+    shared = {"earliest_step": first, "schedule": dict(spec.settings).get("schedule") or made.refreshes()}
     counts = {
         "moved_share": made.moved_shares(),
         "saved_share": made.saved_shares(),
