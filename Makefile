@@ -43,7 +43,7 @@ types: $(STAMP)  ## mypy, strict, for the package and the lab
 	$(BIN)/mypy
 
 unit: $(STAMP)  ## the tests alone, without the slow ones and the browser
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not browser"
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not browser"
 
 test: lint types unit  ## everything that has to be green: lint, types, unit
 
@@ -59,7 +59,7 @@ test-triton: $(STAMP)  ## the tests of the Triton kernels: on a GPU, or else in 
 		PYTHONPATH=$(VENV)/triton TRITON_INTERPRET=$$interpret $(TEST_ENV) $(BIN)/python -m pytest -m triton
 
 test-ci: $(STAMP)  ## the slow tests that CI runs after `make test`: edits, docs, publishing, workers, short kill tests
-	FLOATLENS_SHORT=1 $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) -m "ci and not browser"
+	FLOATLENS_SHORT=1 $(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "ci and not browser"
 
 test-slow: $(STAMP)  ## all tests marked slow, the kill tests in full
 	$(TEST_ENV) $(BIN)/python -m pytest -m slow

@@ -1,7 +1,7 @@
 """Calculates what capture should cost on a GPU: operations and bytes of a pass, of rows, and of each fused kernel.
 
     .venv/bin/python docs/roofline.py            # prints the table of docs/cluster.md; a second
-    .venv/bin/python docs/roofline.py cpu        # what it says of this CPU, beside what is measured; minutes
+    .venv/bin/python docs/roofline.py cpu        # what it says of this CPU, beside what bench measured
 
 Nothing is measured for GPUs. Each part takes the longer of its operations and its bytes, at the shares of the data
 sheets below; Triton sweeps the sum of their products and of the instructions between them, as if nothing overlapped.
@@ -9,13 +9,17 @@ sheets below; Triton sweeps the sum of their products and of the instructions be
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 __all__ = ["GPUS", "LLADA", "Gpu", "Model", "break_even", "cpu", "seconds", "table"]
 
+MEASURED = Path(__file__).parents[1] / "benchmarks" / "width-llada-8b.json"
+"""What `floatlens bench --subject llada-8b` has written."""
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 EFFICIENCY, EFFICIENCY_FLEX = 0.4, 0.3
 """Shares of the data sheet that matrix products reach, and passes of FlexAttention and of our Triton kernels."""
@@ -118,12 +122,12 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def cpu(lengths: Sequence[int] = (256, 1024, 2048)) -> str:
-    """The same arithmetic for the CPU it runs on, beside what `floatlens bench --subject llada-8b` measures there.
+def cpu(measured: Path = MEASURED) -> str:
+    """The same arithmetic for the CPU it runs on, beside what `floatlens bench --subject llada-8b` has measured there.
 
-    In place of a data sheet: the rate of a large matrix product in float32 and that of copying memory, measured.
+    In place of a data sheet: the rate of a large matrix product in float32 and that of copying memory, measured now.
     """
-    from floatlens_lab.bench.width import rehearse
+    from floatlens_lab.bench.width import Rehearsed
 
     here = Gpu("this CPU", *[_product_rate()] * 3, _copy_rate(), (1.0, 1.0))
     one = replace(LLADA, layers=1)
@@ -133,7 +137,7 @@ def cpu(lengths: Sequence[int] = (256, 1024, 2048)) -> str:
         "| T | layer, ms | predicted, ms | rows, × | predicted, × | fused, × | predicted, × |",
         "|" + "---:|" * 7,
     ]
-    for found in rehearse("llada-8b", lengths):
+    for found in (Rehearsed(**one_length) for one_length in json.loads(measured.read_text(encoding="utf-8"))):
         said = seconds(here, one, found.length)
         took = {name: found.layer(name) for name in ("plain", "rows", "fused")}
         cells = [f"{found.length}", f"{took['plain'] * 1e3:.0f}", f"{said['plain'] * 1e3:.0f}"]

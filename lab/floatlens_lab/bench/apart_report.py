@@ -86,7 +86,7 @@ def save_stream(results: list[StreamMeasured], folder: str | Path) -> Files:
 
 
 _OTHERS_LEGEND = (
-    "One bidirectional forward pass with all logits over the bench model (8 layers, 8 heads, width 512). Ratios are to "
+    "One causal forward pass with all logits over the bench model (8 layers, 8 heads, width 512). Ratios are to "
     "the plain pass with sdpa: median (smallest–largest) over rounds; after the semicolon the peak of memory over the "
     "process before the pass. floatlens: the probe received. TransformerLens: run_with_cache of the patterns of all "
     "layers, reduced after the pass. nnsight: eager weights, reduced layer by layer within its trace. difference: the "

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from floatlens.core.errors import FloatlensError
@@ -108,6 +109,8 @@ class _Tool:
 
 def run_others(plan: OthersPlan, say: Callable[[str], object] = lambda _: None) -> list[OthersMeasured]:
     """Measure every length of the plan; a tool that cannot be had is left out, with the reason."""
+    if plan.threads is not None:
+        torch.set_num_threads(plan.threads)  # of this process: the table says how many there are
     with tempfile.TemporaryDirectory(prefix="floatlens-bench-") as folder, _tools(plan.python) as tools:
         _save_model(Path(folder), max(plan.lengths))
         versions, skipped = {}, {}
@@ -196,7 +199,7 @@ def _save_model(folder: Path, length: int) -> None:
     from tokenizers.models import WordLevel
     from transformers import PreTrainedTokenizerFast
 
-    make_model(length).module.save_pretrained(folder)
+    make_model(length, "arm").module.save_pretrained(folder)
     words = Tokenizer(WordLevel({"<s>": 0, "a": 1}, unk_token="a"))
     special = {"bos_token": "<s>", "eos_token": "<s>", "pad_token": "<s>", "unk_token": "a"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, **special)  # type: ignore[no-untyped-call]

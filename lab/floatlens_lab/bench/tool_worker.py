@@ -41,8 +41,7 @@ def floatlens(folder: str) -> Pass:
     from floatlens.probes import make_probes
 
     module = _module(folder, "sdpa")
-    mask = module.config.vocab_size - 1
-    model = LanguageModel(module, "llada", "mdm", "bench:llama", shift=False, mask_id=mask)
+    model = LanguageModel(module, "causal", "arm", "bench:llama", shift=True)
 
     def run(ids: Any) -> Any:
         import torch
@@ -60,8 +59,6 @@ def transformerlens(folder: str) -> Pass:
     from transformer_lens.model_bridge import TransformerBridge  # type: ignore[import-not-found]
 
     bridge = TransformerBridge.boot_transformers(folder, hf_model=_module(folder, "eager"), device="cpu")
-    for block in bridge.blocks:
-        block.attn.is_causal = False  # its map of Llama is causal, whatever the configuration says
     names = [f"blocks.{layer}.attn.hook_pattern" for layer in range(bridge.cfg.n_layers)]
 
     def run(ids: Any) -> Any:

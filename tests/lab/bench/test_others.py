@@ -56,7 +56,7 @@ def test_received_by_the_worker_is_the_mean_of_eager_weights(tmp_path: Path) -> 
     found = np.load(tmp_path / "found.npy", allow_pickle=False)
     assert found.shape == (8, 8, 64)
     assert np.abs(found - wanted.numpy()).max() < 1e-6
-    assert wanted[:, :, -1].min() > 0.001  # the first query sees the last key: not causal
+    assert wanted[:, :, -1].max() < 1 / 64  # only the last query sees the last key: causal
 
 
 def test_differences_are_shown_and_marked(tmp_path: Path) -> None:
