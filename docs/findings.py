@@ -272,8 +272,7 @@ def smollm2() -> None:
 
 if __name__ == "__main__":
     parts = {"qa": qa, "stress": stress, "tasks": tasks, "edits": edits, "patching": patching}
-    parts |= {"rules": rules}
-    parts |= {"collection": collection, "noise-real": noise_real}
+    parts |= {"rules": rules, "collection": collection, "noise-real": noise_real}
     parts |= {"smollm2": smollm2, "smollm2-edits": smollm2_edits}
     for name in sys.argv[1:] or parts:
         if name not in parts:
